@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/event.h"
+
+#include <stdlib.h>
+
+const char *outrider__outcome_name(enum outcome o)
+{
+    static const char *const names[OUTCOME_COUNT] = {
+        [OUTCOME_PENDING] = "pending",   [OUTCOME_DELIVERED] = "delivered",
+        [OUTCOME_SKIPPED] = "skipped",   [OUTCOME_EXPIRED] = "expired",
+        [OUTCOME_PARKED] = "parked",     [OUTCOME_QUEUED] = "queued",
+        [OUTCOME_DEAD] = "dead",         [OUTCOME_RELEASED] = "released",
+    };
+    return (unsigned)o < OUTCOME_COUNT ? names[o] : "unknown";
+}
+
+int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,
+                         struct outrider_error *err)
+{
+    *b = (struct batch){.capacity = capacity, .max_bytes = max_bytes};
+    outrider__arena_init(&b->arena, 64 * 1024);
+    b->events = calloc(capacity, sizeof *b->events);
+    return b->events != NULL ? 0 : outrider__fail_nomem(err);
+}
+
+void outrider__batch_reset(struct batch *b)
+{
+    outrider__arena_reset(&b->arena);
+    b->n = b->n_settle = b->n_done = b->n_in_flight = 0;
+    b->is_parked = false;
+    b->position = 0;
+    b->source_data = NULL;
+}
+
+void outrider__batch_release(struct batch *b)
+{
+    outrider__arena_release(&b->arena);
+    free(b->events);
+    b->events = NULL;
+}
+
+struct event *outrider__batch_slot(struct batch *b)
+{
+    if (batch_is_full(b))
+        return NULL;
+    struct event *e = &b->events[b->n];
+    *e = (struct event){.partition = -1, .batch = b};
+    return e;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An event on its way, and the batch that owns its bytes.
+ *
+ *  (1) All bytes of an event, and of its delivery, live in its batch's arena.
+ *  (2) A batch lives until its last event has an outcome, the source has
+ *      settled it, and the sink has given back every delivery it took.
+ *  (3) Events of a batch stand in the order in which the source read them.
+ */
+#ifndef CORE_EVENT_H
+#define CORE_EVENT_H
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+/* What became of an event. Everything but PENDING lets the batch settle. */
+enum outcome {
+    OUTCOME_PENDING,   /* not decided yet */
+    OUTCOME_DELIVERED, /* the sink has it for good */
+    OUTCOME_SKIPPED,   /* left out by select: */
+    OUTCOME_EXPIRED,   /* its expiry passed before it could be delivered */
+    OUTCOME_PARKED,    /* failed; failure says when the next try is due */
+    OUTCOME_QUEUED,    /* waits behind a parked event of its lane */
+    OUTCOME_DEAD,      /* a dead letter; failure says why */
+    OUTCOME_RELEASED,  /* untouched: the source still has it as it was */
+    OUTCOME_COUNT
+};
+
+/* Stable names, used in logs, --json output and metrics. */
+const char *outrider__outcome_name(enum outcome o);
+
+struct header {
+    struct bytes name, value;
+};
+
+/* What a sink gets to see of an event. */
+struct delivery {
+    struct bytes topic;
+    struct bytes key;     /* data NULL: no key */
+    struct bytes payload; /* data NULL: a tombstone */
+    const struct header *headers;
+    size_t n_headers;
+    int32_t partition;   /* negative: the sink chooses by key */
+    int64_t timestamp_us; /* wall clock */
+    void *sink_data;     /* for the sink's own use while it holds the delivery */
+};
+
+struct lane;
+struct batch;
+
+/* How far an event has come; the engine's own. */
+enum event_stage {
+    STAGE_WAITING,   /* in its lane, not yet offered to the sink */
+    STAGE_READY,     /* in the ready queue */
+    STAGE_IN_FLIGHT, /* the sink has it */
+    STAGE_DONE       /* has an outcome */
+};
+
+struct event {
+    /* Set by the source. */
+    int64_t seq;     /* position in the outbox; 0 where the source has none */
+    int64_t row;     /* parked row's number if is_parked, else the source's own */
+    struct bytes id; /* as text, never empty */
+    struct bytes aggregate_type, aggregate_id, event_type;
+    struct bytes payload;       /* NULL data: SQL NULL */
+    struct bytes headers;       /* JSON object as text, or NULL data */
+    struct bytes topic;         /* or NULL data */
+    struct bytes partition_key; /* or NULL data */
+    int32_t partition;          /* or -1 */
+    uint32_t attempts;          /* tries already spent */
+    int64_t occurred_at_us;
+    int64_t created_at_us;
+    int64_t expires_at_us; /* 0: never */
+    size_t payload_len;    /* also where the payload was too large to be read */
+    bool is_parked;        /* comes from the parked rows, not from the outbox */
+    bool is_blocked;       /* the database holds parked rows of its lane: must queue behind */
+    bool is_oversize;      /* above max_payload: payload was not read */
+    bool is_malformed;     /* the source could not make sense of it: dead, with `failure` as the reason */
+
+    /* Set by the engine. */
+    enum outcome outcome;
+    struct outrider_error *failure; /* in the arena; PARKED, DEAD, and why it was last tried */
+    int64_t next_attempt_us;        /* wall clock; PARKED only */
+    struct delivery delivery;
+
+    /* The engine's bookkeeping; nobody else's business. */
+    enum event_stage stage;
+    bool is_dead_letter; /* the delivery under way is the dead letter's, not the event's */
+    int64_t submitted_us;
+    struct batch *batch;
+    struct lane *lane;
+    struct event *lane_next, *lane_prev; /* the unresolved events of a lane, in order */
+    struct event *ready_next;
+};
+
+static inline struct event *event_of(struct delivery *d)
+{
+    return (struct event *)((char *)d - offsetof(struct event, delivery));
+}
+
+/* The lane's name: partition key, else aggregate id. */
+static inline struct bytes event_key(const struct event *e)
+{
+    return bytes_is_null(e->partition_key) ? e->aggregate_id : e->partition_key;
+}
+
+struct batch {
+    struct arena arena;
+    struct event *events; /* capacity of them, allocated once */
+    size_t capacity;
+    size_t max_bytes; /* a source stops adding once the arena holds this much */
+    size_t n;         /* events in it */
+    size_t n_settle;  /* settle() covers events[0 .. n_settle) */
+    bool is_parked;   /* holds parked rows, not outbox rows */
+
+    /* The source's own: where the batch ends, opaque to the engine. */
+    int64_t position;
+    void *source_data;
+
+    /* The engine's bookkeeping. */
+    size_t n_done, n_in_flight;
+    int state;
+    struct batch *next;
+};
+
+int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,
+                         struct outrider_error *err);
+void outrider__batch_reset(struct batch *b);
+void outrider__batch_release(struct batch *b);
+static inline bool batch_is_full(const struct batch *b)
+{
+    return b->n == b->capacity || (b->n > 0 && b->arena.used >= b->max_bytes);
+}
+/* The next event, zeroed but for partition = -1; NULL when full. Count it with n++ when filled. */
+struct event *outrider__batch_slot(struct batch *b);
+
+#endif

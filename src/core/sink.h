@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The seam to a receiver: publishes deliveries, asynchronously, and reports
+ * each one's outcome.
+ *
+ *  (1) submit() never blocks. It returns how many deliveries it took, from the
+ *      front; the rest are offered again. That is all the backpressure there is.
+ *  (2) Each delivery taken is reported exactly once through sink->settled, from
+ *      poll() only, never from submit().
+ *  (3) Bytes live in the batch's arena, which outlives the last report.
+ *  (4) close() is legal at any time, also after a failed open(). What was not
+ *      reported counts as not delivered and is not reported any more.
+ *  (5) DOWN means: nobody's fault and nobody's attempt; the engine offers the
+ *      same delivery again later. RETRY spends an attempt of this event, DEAD
+ *      makes it a dead letter, STOP ends the pipeline: an operator must act.
+ *  (6) Deliveries with the same topic, key and partition become visible in the
+ *      order in which they were submitted. If one of them is reported DOWN or
+ *      RETRY, so are those behind it that were taken already; otherwise the
+ *      sink must set lane_depth to 1, and gets one per lane at a time.
+ *  (7) An error from poll() means that the sink is lost as a whole: the engine
+ *      closes it and opens it anew with backoff, or ends if it says STOP.
+ */
+#ifndef CORE_SINK_H
+#define CORE_SINK_H
+
+#include "core/event.h"
+
+struct pipeline_config;
+
+enum sink_result {
+    SINK_DELIVERED,
+    SINK_DOWN,
+    SINK_RETRY,
+    SINK_DEAD,
+    SINK_STOP
+};
+
+struct sink {
+    const struct sink_ops *ops;
+    /* Set by the engine before open(). why is NULL for SINK_DELIVERED and must
+     * be copied by whoever wants to keep it. */
+    void (*settled)(void *ctx, struct delivery *d, enum sink_result result,
+                    const struct outrider_error *why);
+    void *settled_ctx;
+    /* Set by the sink in open(). */
+    bool wants_headers;    /* deliveries carry headers; otherwise they are not even built */
+    int lane_depth;        /* how many of one lane and topic it may hold: 1, or 0 for any number */
+    int64_t wake_us;       /* monotonic: call poll() at the latest then */
+    char description[256]; /* for people, without secrets */
+};
+
+struct pollfd;
+
+struct sink_ops {
+    const char *scheme; /* matched against the sink's URL */
+    size_t size;        /* of the adapter's struct, whose first member is struct sink */
+    int (*open)(struct sink *s, const struct pipeline_config *config, struct instant now,
+                struct outrider_error *err);
+    size_t (*submit)(struct sink *s, struct delivery **d, size_t n, struct instant now);
+    /* The engine has nothing more to submit for the moment: what waits for company goes now. */
+    void (*flush)(struct sink *s, struct instant now);
+    /* Optional: give up a delivery whose send_timeout has passed. It is still
+     * reported once: RETRY with TIMEOUT, or DELIVERED if it got through. A sink
+     * without it is waited for, which is reported as an outage. */
+    void (*cancel)(struct sink *s, struct delivery *d);
+    int (*poll)(struct sink *s, struct instant now, struct outrider_error *err);
+    int (*fds)(struct sink *s, struct pollfd *ret_fds, int max);
+    void (*close)(struct sink *s);
+};
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The seam to a database: reads committed events in order and remembers what
+ * is settled. One adapter per database and way of reading.
+ *
+ *  (1) Events come in commit order, or in an order that a single writer of a
+ *      key would have seen. Never an event of a transaction that is not
+ *      committed, and never one that a crash of the database could undo.
+ *  (2) A committed event is returned until it is settled, across any crash.
+ *  (3) SETTLE is one atomic, durable step per batch: the position, the rows to
+ *      park and the parked rows to remove or change go together or not at all.
+ *      (Where the database itself may lose its last commits in a power cut,
+ *      they are lost together: then events come again, none is lost.)
+ *  (4) Nothing blocks on a network. An operation is started, advanced by
+ *      poll(), and given back by poll() when it is done. Operations complete
+ *      in the order in which they were started.
+ *  (5) An error from open(), start() or poll() ends the connection: all
+ *      operations under way are void. The engine closes the source, waits with
+ *      backoff if the disposition says retry, and opens it anew; what was in
+ *      flight is forgotten here and read again there.
+ *  (6) One relay is active per pipeline. A source that is not `active` accepts
+ *      no operation; poll() makes it active when it gets the lock. A relay that
+ *      lost its lock cannot settle: that is an error with code FENCED.
+ *  (7) is_blocked is set on each event whose lane has parked rows (and dead
+ *      ones, where dead letters block) in the database as of the fetch.
+ *  (8) Parked rows leave per lane in the order of their arrival: FETCH_PARKED
+ *      returns, for each lane whose first row is due, that row and those
+ *      behind it, never one without those before it.
+ *  (9) close() is legal at any time, also after a failed open().
+ */
+#ifndef CORE_SOURCE_H
+#define CORE_SOURCE_H
+
+#include "core/event.h"
+
+struct pipeline_config; /* core/config.h */
+struct pollfd;
+
+enum source_op_kind {
+    SOURCE_MARK,         /* note "now": mark_reached tells when all committed by now was fetched */
+    SOURCE_FETCH,        /* fill the batch with new events; an empty one is a valid answer */
+    SOURCE_FETCH_PARKED, /* fill the batch with due parked rows */
+    SOURCE_SETTLE,       /* make the outcomes of batch->events[0..n_settle) durable */
+    SOURCE_CLEANUP       /* remove one paced portion of settled rows past their retention */
+};
+
+struct source_op {
+    enum source_op_kind kind;
+    struct batch *batch;     /* FETCH, FETCH_PARKED, SETTLE */
+    int64_t now_wall_us;     /* the engine's clock: FETCH_PARKED, SETTLE, CLEANUP */
+    uint64_t removed;        /* CLEANUP: rows removed */
+    bool more;               /* CLEANUP: there is more to remove right away */
+    struct source_op *next;  /* the source's own queue */
+};
+
+struct source {
+    const struct source_ops *ops;
+    /* Set by the source, read by the engine after every call. */
+    bool active;           /* holds the pipeline's lock: operations are accepted */
+    bool ready;            /* a FETCH may find something; false: wait for poll() to set it */
+    bool mark_reached;     /* every event committed before MARK has been fetched */
+    int64_t parked_due_us; /* wall clock: when a parked lane is next due, CLOCK_NEVER if none */
+    int64_t wake_us;       /* monotonic: call poll() at the latest then, CLOCK_NEVER if no need */
+    char description[256]; /* for people, without secrets: "sqlite:shop.db" */
+    char waiting_for[160]; /* while not active: who is (host, pid) where it can be known */
+};
+
+struct source_ops {
+    const char *scheme; /* "sqlite" */
+    size_t size;        /* of the adapter's struct, whose first member is struct source */
+    /* Begins to connect. Configuration that can never work is an error with STOP. */
+    int (*open)(struct source *s, const struct pipeline_config *config, struct instant now,
+                struct outrider_error *err);
+    /* Takes an operation on; legal only while active. */
+    int (*start)(struct source *s, struct source_op *op, struct outrider_error *err);
+    /* Does what can be done now. *ret_done is an operation that is complete, or
+     * NULL when none is: the engine calls again until it is NULL. */
+    int (*poll)(struct source *s, struct instant now, struct source_op **ret_done,
+                struct outrider_error *err);
+    /* What to watch with poll(2): fills up to max, returns how many. */
+    int (*fds)(struct source *s, struct pollfd *ret_fds, int max);
+    void (*close)(struct source *s);
+};
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The seam to a database for everything that is not relaying: what the
+ * commands init, put, status, dead, cleanup, doctor and resync need.
+ *
+ *  (1) Calls are synchronous; they may wait for the database, within
+ *      connect_timeout and its own limits.
+ *  (2) Errors name the thing and the way out.
+ *  (3) Nothing here needs a running relay, and everything may be done beside one.
+ */
+#ifndef CORE_STORE_H
+#define CORE_STORE_H
+
+#include "base/strbuf.h"
+#include "core/event.h"
+#include "outrider/event.h"
+
+struct pipeline_config;
+
+struct init_options {
+    const char *layout;    /* "log", "status" or NULL for the default */
+    const char *payload;   /* "jsonb", "text", "bytea" or NULL */
+    const char *partition; /* "day", "month" or NULL */
+    bool dry_run;
+};
+
+struct store_status {
+    char pipeline[64];
+    char sink[256];        /* identity of its sink, or "" */
+    bool relay_active;     /* somebody holds the pipeline's lock */
+    int64_t position;      /* last settled seq */
+    int64_t head;          /* last seq in the outbox */
+    uint64_t pending;      /* committed and not yet settled, parked ones not counted */
+    uint64_t parked, queued, dead;
+    int64_t oldest_pending_us; /* created_at of the oldest pending event, 0 if none */
+    uint64_t delivered_total, expired_total, skipped_total, dead_total; /* since init */
+    int64_t settled_at_us; /* last settle, 0: never */
+};
+
+struct dead_filter {
+    const char *pipeline;     /* NULL: all */
+    const char *const *ids;   /* event ids */
+    size_t n_ids;
+    const char *event_type;   /* NULL: any */
+    int64_t since_us;         /* 0: any time; by when it died */
+    bool with_parked;         /* list parked and queued ones too */
+};
+
+/* One row of outrider_parked, borrowed for the duration of the callback. */
+struct dead_row {
+    const char *pipeline, *state; /* "parked", "queued", "dead" */
+    struct event *event;
+    const char *error_code, *error_message;
+    int64_t parked_at_us, next_attempt_us, updated_at_us;
+};
+
+enum finding_level { FINDING_OK, FINDING_NOTE, FINDING_WARNING, FINDING_PROBLEM };
+
+/* One thing that doctor found: what, and what to do about it (or NULL). */
+typedef void finding_fn(void *ctx, enum finding_level level, const char *what, const char *advice);
+
+struct store {
+    const struct store_ops *ops;
+    char description[256];
+};
+
+struct store_ops {
+    const char *scheme;
+    size_t size;
+    int (*open)(struct store *s, const struct pipeline_config *config, struct outrider_error *err);
+    void (*close)(struct store *s);
+    /* Makes what is missing, upgrades what is old. Appends the SQL to ret_sql
+     * (in a dry run instead of running it). Safe to run twice and by two at once. */
+    int (*init)(struct store *s, const struct init_options *o, struct strbuf *ret_sql,
+                struct outrider_error *err);
+    /* put_begin, any number of put, then put_commit, or put_rollback. */
+    int (*put_begin)(struct store *s, struct outrider_error *err);
+    int (*put)(struct store *s, const struct outrider_event *e, char ret_id[OUTRIDER_ID_SIZE],
+               struct outrider_error *err);
+    int (*put_commit)(struct store *s, struct outrider_error *err);
+    void (*put_rollback)(struct store *s);
+    /* One call of row() per pipeline known to the database. */
+    int (*status)(struct store *s, void (*row)(void *ctx, const struct store_status *st), void *ctx,
+                  struct outrider_error *err);
+    int (*dead_list)(struct store *s, const struct dead_filter *f,
+                     void (*row)(void *ctx, const struct dead_row *r), void *ctx,
+                     struct outrider_error *err);
+    /* Back to be tried at once with its attempts counted anew; or gone. How many. */
+    int (*dead_retry)(struct store *s, const struct dead_filter *f, uint64_t *ret_n,
+                      struct outrider_error *err);
+    int (*dead_discard)(struct store *s, const struct dead_filter *f, uint64_t *ret_n,
+                        struct outrider_error *err);
+    /* Removes one portion of at most `limit` settled rows older than the cutoff. */
+    int (*cleanup)(struct store *s, int64_t older_than_us, uint64_t limit, uint64_t *ret_removed,
+                   struct outrider_error *err);
+    int (*doctor)(struct store *s, finding_fn *found, void *ctx, struct outrider_error *err);
+    int (*resync)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+};
+
+#endif
