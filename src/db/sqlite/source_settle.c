@@ -129,7 +129,7 @@ static void bind_failure(sqlite3_stmt *st, int first, const struct event *e)
 static int park(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
     struct bytes lane = lane_of(s, e);
-    int64_t first;
+    int64_t first = 0;
     int rc = lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
         return rc;
@@ -175,7 +175,7 @@ static int remove_parked(struct sqlite_source *s, const struct event *e)
 static int update_parked(struct sqlite_source *s, const struct event *e, struct bytes lane,
                          int64_t now_us)
 {
-    int64_t first;
+    int64_t first = 0;
     int rc = lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
         return rc;
