@@ -29,9 +29,9 @@ uint64_t outrider__bytes_hash(struct bytes b)
     return mix(h);
 }
 
-/* Length of the well-formed sequence at p, or 0. */
-static size_t utf8_sequence(const unsigned char *p, size_t left)
+size_t outrider__utf8_length(const char *text, size_t left)
 {
+    const unsigned char *p = (const unsigned char *)text;
     unsigned char c = p[0];
     size_t n;
     if (c < 0x80)
@@ -57,7 +57,7 @@ static size_t utf8_sequence(const unsigned char *p, size_t left)
 
 bool outrider__bytes_is_utf8(struct bytes b)
 {
-    const unsigned char *p = (const unsigned char *)b.data;
+    const char *p = b.data;
     size_t left = b.len;
     while (left > 0) {
         if (left >= 8) {
@@ -69,7 +69,7 @@ bool outrider__bytes_is_utf8(struct bytes b)
                 continue;
             }
         }
-        size_t n = utf8_sequence(p, left);
+        size_t n = outrider__utf8_length(p, left);
         if (n == 0)
             return false;
         p += n;

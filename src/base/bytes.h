@@ -51,5 +51,8 @@ uint64_t outrider__bytes_hash(struct bytes b);
 
 /* Whether the bytes are well-formed UTF-8 (no surrogates, no overlong forms). */
 bool outrider__bytes_is_utf8(struct bytes b);
+/* The length of the well-formed UTF-8 sequence at the front of the text, of
+ * which left > 0 bytes may be read; 0 where it is not well-formed. */
+size_t outrider__utf8_length(const char *text, size_t left);
 
 #endif
