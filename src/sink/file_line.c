@@ -214,6 +214,26 @@ static char *put_head(char *p, uint64_t offset, struct bytes topic_member, const
     return put_headers(p, d);
 }
 
+/*
+ * Whether a JSON value still is one inside a line, which is one level deeper
+ * than the value alone. It stands at p, with room for a byte on either side.
+ * Depth takes brackets, so hardly any value has to be looked at twice.
+ */
+static bool fits_in_line(char *p, size_t n)
+{
+    size_t open = 0;
+    for (size_t i = 0; i < n; i++)
+        open += p[i] == '[' || p[i] == '{';
+    if (open < JSON_DEPTH)
+        return true;
+    char before = p[-1];
+    p[-1] = '[';
+    p[n] = ']';
+    bool ok = outrider__json_is_valid(bytes_of(p - 1, n + 2));
+    p[-1] = before;
+    return ok;
+}
+
 static int put_payload(struct strbuf *out, struct bytes payload)
 {
     char *p = outrider__strbuf_reserve(out, payload.len + LITERAL_SLACK);
@@ -227,7 +247,7 @@ static int put_payload(struct strbuf *out, struct bytes payload)
     }
     p = PUT_LIT(p, ",\"payload\":");
     ssize_t n = outrider__json_minify(payload, p);
-    if (n >= 0) {
+    if (n >= 0 && (n < 2 * JSON_DEPTH || fits_in_line(p, (size_t)n))) {
         out->len += (size_t)(p - start) + (size_t)n;
         return 0;
     }

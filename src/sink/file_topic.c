@@ -2,21 +2,17 @@
 #include "sink/file_topic.h"
 
 #include "base/failpoint.h"
+#include "sink/file_segment.h"
 #include "sink/file_tail.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define SEGMENT_DIGITS 20
-#define SEGMENT_SUFFIX ".jsonl"
 
 static void path_of_dir(const struct topic *t, const char *root, char ret_path[PATH_MAX])
 {
@@ -25,7 +21,9 @@ static void path_of_dir(const struct topic *t, const char *root, char ret_path[P
 
 static void path_of_segment(const struct topic *t, const char *root, char ret_path[PATH_MAX])
 {
-    (void)snprintf(ret_path, PATH_MAX, "%s/%s/%020" PRIu64 SEGMENT_SUFFIX, root, t->dir, t->first);
+    char name[SEGMENT_NAME_SIZE];
+    outrider__segment_name(t->first, name);
+    (void)snprintf(ret_path, PATH_MAX, "%s/%s/%s", root, t->dir, name);
 }
 
 static void close_fd(int *fd)
@@ -99,46 +97,18 @@ static int take_lock(struct topic *t, const char *root, struct outrider_error *e
     return 0;
 }
 
-/* Whether the name is a segment's; the offset it is named after. */
-static bool segment_first(const char *name, uint64_t *ret_first)
-{
-    if (strspn(name, "0123456789") != SEGMENT_DIGITS ||
-        strcmp(name + SEGMENT_DIGITS, SEGMENT_SUFFIX) != 0)
-        return false;
-    errno = 0;
-    uint64_t first = strtoull(name, NULL, 10);
-    if (errno != 0)
-        return false;
-    *ret_first = first;
-    return true;
-}
-
 /* The last segment's first offset; *ret_found is false in an empty directory. */
 static int find_last(const struct topic *t, const char *root, uint64_t *ret_first, bool *ret_found,
                      struct outrider_error *err)
 {
     char path[PATH_MAX];
+    struct segments s;
     path_of_dir(t, root, path);
-    DIR *d = opendir(path);
-    if (d == NULL)
-        return outrider__fail_errno(err, errno, "cannot list the topic's directory '%s'", path);
-    uint64_t last = 0, first;
-    bool found = false;
-    const struct dirent *entry;
-    errno = 0;
-    while ((entry = readdir(d)) != NULL) {
-        if (segment_first(entry->d_name, &first)) {
-            last = found && last > first ? last : first;
-            found = true;
-        }
-        errno = 0;
-    }
-    int e = errno;
-    closedir(d);
-    if (e != 0)
-        return outrider__fail_errno(err, e, "cannot list the topic's directory '%s'", path);
-    *ret_first = last;
-    *ret_found = found;
+    if (outrider__segments_list(path, &s, err) < 0)
+        return -1;
+    *ret_found = s.n > 0;
+    *ret_first = s.n > 0 ? s.firsts[s.n - 1] : 0;
+    free(s.firsts);
     return 0;
 }
 
