@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/url.h"
