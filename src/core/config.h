@@ -26,7 +26,7 @@ struct duration_list {
 struct string_map {
     struct string_pair {
         const char *name, *value;
-    } *items;
+    } * items;
     size_t n;
 };
 
@@ -57,11 +57,11 @@ struct pipeline_config {
     } sink;
 
     struct {
-        const char *topic;           /* template */
-        struct string_map by_type;   /* event type: topic */
-        const char *regex_field;     /* aggregate_type, event_type, ... */
-        const char *regex;           /* pattern over that field */
-        const char *replacement;     /* topic with $1, ${name} */
+        const char *topic;         /* template */
+        struct string_map by_type; /* event type: topic */
+        const char *regex_field;   /* aggregate_type, event_type, ... */
+        const char *regex;         /* pattern over that field */
+        const char *replacement;   /* topic with $1, ${name} */
     } route;
 
     int form;               /* enum form */
@@ -100,9 +100,9 @@ struct pipeline_config {
 
     /* Not options: how the pipeline is run. */
     bool once;
-    bool replay;             /* read from a point, settle nothing: replay_* */
-    int64_t replay_from_seq; /* 0: not given */
-    int64_t replay_since_us; /* 0: not given */
+    bool replay;               /* read from a point, settle nothing: replay_* */
+    int64_t replay_from_seq;   /* 0: not given */
+    int64_t replay_since_us;   /* 0: not given */
     const char *sink_identity; /* sink URL without credentials, stored with the cursor */
 };
 

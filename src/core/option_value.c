@@ -22,8 +22,7 @@ static int leading_int(struct bytes text, int64_t *ret)
     int64_t v = 0;
     size_t i = 0;
     for (; i < text.len && text.data[i] >= '0' && text.data[i] <= '9'; i++)
-        if (__builtin_mul_overflow(v, 10, &v) ||
-            __builtin_add_overflow(v, text.data[i] - '0', &v))
+        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text.data[i] - '0', &v))
             return -1;
     *ret = v;
     return (int)i;
@@ -434,9 +433,9 @@ static int items_set(const struct option *o, void *at, struct arena *arena, stru
     if (r < 0)
         return bad_value(o, text, err);
     memcpy(at, &fresh,
-           is_map                       ? sizeof fresh.map
+           is_map                      ? sizeof fresh.map
            : o->type == OPTION_STRINGS ? sizeof fresh.strings
-                                        : sizeof fresh.durations);
+                                       : sizeof fresh.durations);
     return 0;
 }
 

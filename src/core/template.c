@@ -1,17 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/template.h"
 
-#include <ctype.h>
-#include <stdio.h>
-
 #include "base/json.h"
+
+/* ASCII only, whatever locale the host program has set. */
+static bool is_lower(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+static bool is_upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static char to_lower(char c)
+{
+    return is_upper(c) ? (char)(c - 'A' + 'a') : c;
+}
+
+static char to_upper(char c)
+{
+    return is_lower(c) ? (char)(c - 'a' + 'A') : c;
+}
 
 static const struct {
     const char *name; /* in lower case, without underscores */
     enum template_kind kind;
 } variables[] = {
-    {"aggregatetype", TEMPLATE_AGGREGATE_TYPE}, {"aggregateid", TEMPLATE_AGGREGATE_ID},
-    {"eventtype", TEMPLATE_EVENT_TYPE},         {"partitionkey", TEMPLATE_PARTITION_KEY},
+    {"aggregatetype", TEMPLATE_AGGREGATE_TYPE},
+    {"aggregateid", TEMPLATE_AGGREGATE_ID},
+    {"eventtype", TEMPLATE_EVENT_TYPE},
+    {"partitionkey", TEMPLATE_PARTITION_KEY},
     {"topic", TEMPLATE_TOPIC},
     /* Debezium's outbox router calls the field that it routes by so. */
     {"routedbyvalue", TEMPLATE_AGGREGATE_TYPE},
@@ -33,7 +58,7 @@ static bool same_name(struct bytes text, const char *name)
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == '_')
             continue;
-        if (tolower((unsigned char)text.data[i]) != *name)
+        if (to_lower(text.data[i]) != *name)
             return false;
         name++;
     }
@@ -168,9 +193,9 @@ static int compile_dollar(struct compiler *c, struct outrider_error *err)
         c->p = close + 1;
         return push_variable(c, bytes_of(p + 1, (size_t)(close - p) - 1), place, err);
     }
-    if (c->rules->group != NULL && p < c->end && isdigit((unsigned char)*p)) {
+    if (c->rules->group != NULL && p < c->end && is_digit(*p)) {
         const char *digits = p;
-        while (p < c->end && isdigit((unsigned char)*p))
+        while (p < c->end && is_digit(*p))
             p++;
         c->p = p;
         return push_variable(c, bytes_of(digits, (size_t)(p - digits)), place, err);
@@ -267,16 +292,17 @@ int outrider__template_value(const struct template_segment *s, const struct temp
 static char *put_words(char *out, struct bytes b, char separator)
 {
     for (size_t i = 0; i < b.len; i++) {
-        unsigned char c = (unsigned char)b.data[i];
-        unsigned char before = i > 0 ? (unsigned char)b.data[i - 1] : 0;
-        unsigned char after = i + 1 < b.len ? (unsigned char)b.data[i + 1] : 0;
+        char c = b.data[i];
+        char before = i > 0 ? b.data[i - 1] : '\0';
+        char after = i + 1 < b.len ? b.data[i + 1] : '\0';
         if (c == '-' || c == '_' || c == ' ') {
             *out++ = separator;
             continue;
         }
-        if (isupper(c) && (islower(before) || isdigit(before) || (isupper(before) && islower(after))))
+        if (is_upper(c) &&
+            (is_lower(before) || is_digit(before) || (is_upper(before) && is_lower(after))))
             *out++ = separator;
-        *out++ = (char)tolower(c);
+        *out++ = to_lower(c);
     }
     return out;
 }
@@ -290,11 +316,11 @@ static char *put_value(char *out, enum template_letters letters, struct bytes b)
         return out + b.len;
     case LETTERS_LOWER:
         for (size_t i = 0; i < b.len; i++)
-            *out++ = (char)tolower((unsigned char)b.data[i]);
+            *out++ = to_lower(b.data[i]);
         return out;
     case LETTERS_UPPER:
         for (size_t i = 0; i < b.len; i++)
-            *out++ = (char)toupper((unsigned char)b.data[i]);
+            *out++ = to_upper(b.data[i]);
         return out;
     case LETTERS_KEBAB:
         return put_words(out, b, '-');

@@ -39,7 +39,8 @@ struct template_segment {
     int group;         /* GROUP */
 };
 
-struct template {
+struct template
+{
     struct template_segment *segments;
     size_t n;
 };
