@@ -148,15 +148,16 @@ static const char *short_name(const struct option *o)
     return dot != NULL ? dot + 1 : o->name;
 }
 
-static struct bytes section_of(const struct option *o)
-{
-    return bytes_of(o->name, (size_t)(short_name(o) - o->name) - (strchr(o->name, '.') ? 1 : 0));
-}
+/* What stands before the dot of some option; a test compares the two. */
+static const char *const section_names[] = {"source",      "sink",        "route",
+                                            "cloudevents", "headers",     "select",
+                                            "retry",       "dead_letter", "cleanup"};
+#define N_SECTIONS (sizeof section_names / sizeof *section_names)
 
 bool outrider__option_is_section(struct bytes name)
 {
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (name.len > 0 && bytes_eq(section_of(&table[i]), name))
+    for (size_t i = 0; i < N_SECTIONS; i++)
+        if (bytes_eq_str(name, section_names[i]))
             return true;
     return false;
 }
@@ -255,6 +256,8 @@ const char *outrider__option_nearest(struct bytes name)
         /* The right name in the wrong section, or without one. */
         consider(&best, last, bytes_str(short_name(o)), o->name, dot != NULL ? 1 : 0);
     }
+    for (size_t i = 0; dot == NULL && i < N_SECTIONS; i++)
+        consider(&best, name, bytes_str(section_names[i]), section_names[i], 0);
     return best.name;
 }
 
