@@ -30,7 +30,8 @@ static void begin_field(struct log_entry *l, const char *name)
     strbuf_append_char(&l->sb, '=');
 }
 
-bool outrider__log_begin(struct log_entry *l, struct log *log, enum log_level level, const char *msg)
+bool outrider__log_begin(struct log_entry *l, struct log *log, enum log_level level,
+                         const char *msg)
 {
     char now[CLOCK_TEXT_SIZE];
     if ((int)level > atomic_load(&log->level))

@@ -18,8 +18,8 @@
 
 struct log {
     int fd;
-    _Atomic int level;  /* enum log_level: what is wanted; a reload may change it */
-    _Atomic int format; /* enum log_format */
+    _Atomic int level;        /* enum log_level: what is wanted; a reload may change it */
+    _Atomic int format;       /* enum log_format */
     _Atomic bool clears_line; /* a progress line stands on the same terminal */
 };
 
@@ -45,7 +45,7 @@ void outrider__log_end(struct log_entry *l);
 struct log_pipeline {
     struct log *log;
     const char *name;
-    const char *source, *sink; /* redacted URLs */
+    const char *source, *sink;            /* redacted URLs */
     int64_t source_lost_us, sink_down_us; /* monotonic; 0: not down */
 };
 

@@ -94,8 +94,8 @@ static void hand_over(struct runners *rs, struct runner *r, const struct pipelin
     log_names(&rs->log, LOG_LEVEL_INFO, "reloaded", r->log.name, "changed",
               changed.len ? changed.data : "nothing");
     if (kept.len)
-        log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart",
-                  r->log.name, "options", kept.data);
+        log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart", r->log.name,
+                  "options", kept.data);
     outrider__strbuf_release(&changed);
     outrider__strbuf_release(&kept);
 }

@@ -59,8 +59,7 @@ static void db_and_from_are_the_same_flag_in_every_command_that_has_one(void **s
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         for (int k = 0; k < 2; k++) {
-            snprintf(line, sizeof(line), "%s --%s sqlite:x --name p", names[i],
-                     k ? "db" : "from");
+            snprintf(line, sizeof(line), "%s --%s sqlite:x --name p", names[i], k ? "db" : "from");
             assert_int_equal(parse(line, &a, &err), 0);
             assert_string_equal(outrider__args_text(&a, F_DB), "sqlite:x");
             outrider__args_release(&a);
@@ -99,7 +98,8 @@ static void wrong_lines_are_refused_with_what_is_wrong(void **state)
         const char *line, *says;
     } cases[] = {
         {"relay --form sqlite:x", "unknown flag --form for 'relay' (did you mean --from?)"},
-        {"relay --zzzzzzzz=secret", "unknown flag --zzzzzzzz for 'relay'; see outrider relay --help"},
+        {"relay --zzzzzzzz=secret",
+         "unknown flag --zzzzzzzz for 'relay'; see outrider relay --help"},
         {"relay -x", "unknown flag -x"},
         {"relay --from", "--from needs a value: --from URL"},
         {"relay --from --once", "--from needs a value: --from URL"},

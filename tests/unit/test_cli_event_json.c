@@ -212,10 +212,14 @@ static void a_terminal_gets_no_control_bytes(void **state)
     struct strbuf sb;
     (void)state;
     outrider__strbuf_init(&sb, 1000);
-    outrider__out_plain(&sb, BYTES_LIT("a\x1b[31m\n\xc2\x9b" "caf\xc3\xa9\xff\0z"));
+    outrider__out_plain(&sb, BYTES_LIT("a\x1b[31m\n\xc2\x9b"
+                                       "caf\xc3\xa9\xff\0z"));
     assert_string_equal(sb.data, "a\\x1b[31m\\x0a\\xc2\\x9bcaf\xc3\xa9\\xff\\x00z");
     outrider__strbuf_clear(&sb);
-    outrider__out_cut(&sb, BYTES_LIT("abc\xc3\xa9" "defgh"), 7);
+    outrider__out_cut(&sb,
+                      BYTES_LIT("abc\xc3\xa9"
+                                "defgh"),
+                      7);
     assert_string_equal(sb.data, "abc...");
     outrider__strbuf_release(&sb);
 }

@@ -97,9 +97,9 @@ static void a_parked_event_is_told_with_all_that_helps_and_without_its_payload(v
 static void whatever_a_value_holds_a_json_line_parses(void **state)
 {
     static const struct bytes keys[] = {
-        BYTES_LIT("plain"),        BYTES_LIT("two words"), BYTES_LIT("line\nend"),
+        BYTES_LIT("plain"),         BYTES_LIT("two words"), BYTES_LIT("line\nend"),
         BYTES_LIT("\"quoted\" \\"), BYTES_LIT("\xff\xfe"),  BYTES_LIT("\0zero"),
-        BYTES_LIT("caf\xc3\xa9"),  BYTES_LIT(""),
+        BYTES_LIT("caf\xc3\xa9"),   BYTES_LIT(""),
     };
     struct fixture *f = *state;
     f->log.format = LOG_FORMAT_JSON;
