@@ -206,7 +206,8 @@ static void on_note(void *ctx, enum relay_note note, uint64_t count,
         note_plain(p, LOG_LEVEL_INFO, "stopping", NULL, 0, why);
         break;
     case NOTE_STOPPED:
-        note_plain(p, LOG_LEVEL_INFO, "stopped", NULL, 0, why);
+        /* Why it failed is told once, by whoever waits for the pipeline's end. */
+        note_plain(p, LOG_LEVEL_INFO, "stopped", NULL, 0, NULL);
         break;
     }
 }

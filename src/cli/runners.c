@@ -111,7 +111,10 @@ static void tell_failure(struct runners *rs, const struct runner *r)
 {
     struct log_entry l;
     if (rs->once && rs->log.format == LOG_FORMAT_LOGFMT) {
-        outrider__cli_say("pipeline '%s': %s", r->log.name, r->err.message);
+        if (rs->n > 1)
+            outrider__cli_say("pipeline '%s': %s", r->log.name, r->err.message);
+        else
+            outrider__cli_fail(&r->err);
         return;
     }
     if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR, "pipeline failed"))
@@ -151,8 +154,10 @@ int outrider__runners_run(struct runners *rs)
     }
     if (r < 0)
         return outrider__cli_fail(&err);
-    for (size_t i = 0; i < rs->n; i++)
-        log_totals(rs, &rs->items[i]);
+    for (size_t i = 0; i < rs->n; i++) {
+        if (rs->items[i].result == 0)
+            log_totals(rs, &rs->items[i]);
+    }
     if (failed)
         tell_failure(rs, failed);
     return failed ? CLI_FAILED : CLI_DONE;
