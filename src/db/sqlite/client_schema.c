@@ -20,7 +20,8 @@ static const char sql_version_table[] =
     "CREATE TABLE IF NOT EXISTS outrider_schema (version INTEGER NOT NULL);\n";
 
 static const char *const payload_columns[] = {
-    [SQLITE_PAYLOAD_JSON] = "payload TEXT CONSTRAINT payload_is_json CHECK (json_valid(payload))",
+    [SQLITE_PAYLOAD_JSON] =
+        "payload TEXT CONSTRAINT payload_is_json CHECK (payload IS NULL OR json_valid(payload))",
     [SQLITE_PAYLOAD_TEXT] = "payload TEXT",
     [SQLITE_PAYLOAD_BLOB] = "payload BLOB",
 };
@@ -30,7 +31,7 @@ static const struct {
     const char *name, *sql;
 } addable[] = {
     {"headers", "ALTER TABLE outbox ADD COLUMN headers TEXT "
-                "CONSTRAINT headers_are_json CHECK (json_valid(headers));\n"},
+                "CONSTRAINT headers_are_json CHECK (headers IS NULL OR json_valid(headers));\n"},
     {"topic", "ALTER TABLE outbox ADD COLUMN topic TEXT;\n"},
     {"partition_key", "ALTER TABLE outbox ADD COLUMN partition_key TEXT;\n"},
     {"partition", "ALTER TABLE outbox ADD COLUMN partition INTEGER;\n"},

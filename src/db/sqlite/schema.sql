@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     aggregate_id TEXT NOT NULL,
     event_type TEXT NOT NULL,
     @PAYLOAD@,
-    headers TEXT CONSTRAINT headers_are_json CHECK (json_valid(headers)),
+    headers TEXT CONSTRAINT headers_are_json CHECK (headers IS NULL OR json_valid(headers)),
     topic TEXT,
     partition_key TEXT,
     partition INTEGER,
