@@ -133,13 +133,17 @@ class Status(harness.OutriderTest):
         self.start_relay()
         self.assertTrue(self.status()["relay_active"])
 
-    def test_a_pipeline_that_never_ran_has_everything_before_it(self):
+    def test_before_the_first_relay_everything_is_pending(self):
         self.init()
         self.put()
-        self.relay_once()
-        self.assertEqual(self.status("default")["pending"], 0)
-        s = self.status("newcomer")
+        s = self.status()
         self.assertEqual((s["pending"], s["position"], s["sink"]), (1, 0, None))
+
+    def test_a_pipeline_that_never_ran_beside_others_is_an_error(self):
+        self.init()
+        self.relay_once()
+        r = self.run_outrider("status", "--db", self.url, "--name", "nobody", code=1)
+        self.assertIn("nobody", r.err)
 
 
 class Dead(harness.OutriderTest):
