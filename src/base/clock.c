@@ -143,15 +143,21 @@ static int parse_zone(struct cursor *c, int64_t *ret_offset_s)
     return 0;
 }
 
+static bool is_date(int64_t y, int64_t m, int64_t d)
+{
+    static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+    return m >= 1 && m <= 12 && d >= 1 && d <= month_days[m - 1] + (m == 2 && leap);
+}
+
 int outrider__clock_parse(struct bytes text, int64_t *ret_wall_us)
 {
-    static const int month_days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     struct cursor c = {text.data, text.data + text.len};
     int64_t y, mo, d, h = 0, mi = 0, s = 0, us = 0, zone = 0;
     if (text.len == 0 || digits(&c, 4, &y) < 0 || literal(&c, "-") < 0 || digits(&c, 2, &mo) < 0 ||
         literal(&c, "-") < 0 || digits(&c, 2, &d) < 0)
         return -1;
-    if (mo < 1 || mo > 12 || d < 1 || d > month_days[mo - 1])
+    if (!is_date(y, mo, d))
         return -1;
     if (c.p < c.end) {
         if (literal(&c, "Tt ") < 0 || digits(&c, 2, &h) < 0 || literal(&c, ":") < 0 ||

@@ -22,9 +22,11 @@ struct instant {
 struct instant outrider__clock_now(void);
 
 #define CLOCK_TEXT_SIZE 32
-/* RFC 3339 in UTC with as many decimals as are not zero, none, 3 or 6: "2026-01-02T03:04:05.678Z". */
+/* RFC 3339 in UTC with as many decimals as are not zero, none, 3 or 6: "2026-01-02T03:04:05.678Z".
+ */
 void outrider__clock_format(int64_t wall_us, char ret_text[CLOCK_TEXT_SIZE]);
-/* RFC 3339, also with a space for the T, without decimals, without a zone (UTC), or a date alone. */
+/* RFC 3339, also with a space for the T, without decimals, without a zone (UTC), or a date alone.
+ */
 int outrider__clock_parse(struct bytes text, int64_t *ret_wall_us);
 
 /* "250ms", "7d", "1h30m", "0"; a number without a unit is refused but for 0. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One scanner serves is_valid and minify: it walks the grammar with a bit per
+ * One scanner serves is_valid and minify: it walks the grammar with a byte per
  * open container instead of recursion, so that foreign nesting costs no stack.
  * minify copies whole runs between white space, so that a value which is
  * compact already is checked once and copied once.
@@ -180,7 +180,7 @@ struct scan {
     const char *run; /* what is checked but not yet copied starts here */
     char *out;       /* NULL: only check */
     unsigned depth;
-    uint64_t is_object[JSON_DEPTH / 64]; /* a bit for each open container */
+    char closers[JSON_DEPTH]; /* what ends each open container: } or ] */
 };
 
 /* Moves to the next byte that is not white space; false at the end. */
@@ -199,20 +199,11 @@ static inline bool to_token(struct scan *s)
     return q < s->end;
 }
 
-static inline bool in_object(const struct scan *s)
-{
-    unsigned top = s->depth - 1;
-    return s->is_object[top / 64] >> (top % 64) & 1;
-}
-
-static inline bool open_container(struct scan *s, bool object)
+static inline bool open_container(struct scan *s, char closer)
 {
     if (s->depth == JSON_DEPTH)
         return false;
-    uint64_t bit = 1ULL << (s->depth % 64);
-    uint64_t *word = &s->is_object[s->depth / 64];
-    *word = object ? *word | bit : *word & ~bit;
-    s->depth++;
+    s->closers[s->depth++] = closer;
     s->p++;
     return true;
 }
@@ -239,11 +230,11 @@ static inline int scan_behind(struct scan *s)
             return more ? -1 : 0;
         if (!more)
             return -1;
-        bool object = in_object(s);
+        char closer = s->closers[s->depth - 1];
         char c = *s->p++;
         if (c == ',')
-            return to_token(s) && (!object || scan_key(s)) ? 1 : -1;
-        if (c != (object ? '}' : ']'))
+            return to_token(s) && (closer == ']' || scan_key(s)) ? 1 : -1;
+        if (c != closer)
             return -1;
         s->depth--;
     }
@@ -255,9 +246,10 @@ static inline __attribute__((always_inline)) bool scan_text(struct scan *s)
     while (more > 0) {
         char c = *s->p;
         if (c == '{' || c == '[') {
-            if (!open_container(s, c == '{') || !to_token(s))
+            char closer = c == '{' ? '}' : ']';
+            if (!open_container(s, closer) || !to_token(s))
                 return false;
-            if (*s->p == (c == '{' ? '}' : ']')) {
+            if (*s->p == closer) {
                 s->p++;
                 s->depth--;
             } else {
@@ -275,7 +267,7 @@ static inline __attribute__((always_inline)) bool scan_text(struct scan *s)
     return more == 0;
 }
 
-/* Not an initialiser: that would clear the bits of 512 levels for each event. */
+/* Not an initialiser: that would clear 512 levels for each event. */
 static inline void scan_init(struct scan *s, struct bytes text, char *out)
 {
     s->p = s->run = text.data;

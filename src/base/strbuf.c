@@ -102,38 +102,29 @@ static char escape_of(unsigned char c)
     }
 }
 
-static void append_escaped(struct strbuf *sb, struct bytes b)
+void outrider__strbuf_append_json(struct strbuf *sb, struct bytes b)
 {
-    size_t start = 0;
-    for (size_t i = 0; i < b.len; i++) {
+    size_t start = 0, i = 0;
+    strbuf_append_char(sb, '"');
+    while (i < b.len) {
         unsigned char c = (unsigned char)b.data[i];
         char e = escape_of(c);
-        if (e == 0)
+        size_t n = c < 0x80 ? 1 : outrider__utf8_length(b.data + i, b.len - i);
+        if (e == 0 && n > 0) {
+            i += n;
             continue;
+        }
         outrider__strbuf_append(sb, bytes_of(b.data + start, i - start));
-        if (e == 'u')
+        if (n == 0)
+            strbuf_append_str(sb, "\xef\xbf\xbd");
+        else if (e == 'u')
             outrider__strbuf_appendf(sb, "\\u%04x", c);
         else
             outrider__strbuf_append(sb, bytes_of((char[]){'\\', e}, 2));
-        start = i + 1;
+        start = ++i;
     }
-    outrider__strbuf_append(sb, bytes_of(b.data + start, b.len - start));
-}
-
-void outrider__strbuf_append_json(struct strbuf *sb, struct bytes b)
-{
-    strbuf_append_char(sb, '"');
-    if (outrider__bytes_is_utf8(b)) {
-        if (b.len > 0)
-            append_escaped(sb, b);
-    } else {
-        for (size_t i = 0; i < b.len; i++) {
-            if ((unsigned char)b.data[i] < 0x80)
-                append_escaped(sb, bytes_of(b.data + i, 1));
-            else
-                strbuf_append_str(sb, "\xef\xbf\xbd");
-        }
-    }
+    if (i > start)
+        outrider__strbuf_append(sb, bytes_of(b.data + start, i - start));
     strbuf_append_char(sb, '"');
 }
 
