@@ -118,6 +118,7 @@ static int change_order(sqlite3 *db, const struct change *c, const char *end,
 static int give_up(sqlite3 *db, const struct outrider_error *err)
 {
     fprintf(stderr, "orders: %s\n", err->code != OUTRIDER_OK ? err->message : sqlite3_errmsg(db));
+    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL); /* others are waiting */
     return -1;
 }
 
