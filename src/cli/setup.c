@@ -228,7 +228,7 @@ int outrider__with_store(const struct args *a, store_work *work)
     int code = CLI_DONE;
     if (outrider__setup_load(a, &setup, &err) < 0)
         return outrider__cli_fail_as(CLI_USAGE, &err);
-    if (outrider__setup_database(&setup, &c, &err) < 0) {
+    if (outrider__setup_database(&setup, &c, &err) < 0 || c == NULL) {
         code = outrider__cli_fail_as(CLI_USAGE, &err);
     } else if (outrider__store_open(c, &store, &err) < 0) {
         code = outrider__cli_fail(&err);
