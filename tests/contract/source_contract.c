@@ -642,6 +642,44 @@ an_event_that_must_queue_behind_a_lane_that_is_empty_by_then_is_due_at_once(void
 }
 
 /* (8) */
+static void parked_rows_outlive_a_change_of_ordered(void **state)
+{
+    struct harness *h = *state;
+    harness_activate(h);
+    park_lane(h, "a", 2, 1000);
+    harness_close(h);
+    h->config.ordered = false;
+    harness_activate(h);
+    assert_int_equal(harness_fetch_parked(h, 1000), 2);
+    harness_decide(&h->parked.events[0], OUTCOME_PARKED, 2000);
+    harness_decide(&h->parked.events[1], OUTCOME_PARKED, 3000);
+    h->parked.n_settle = 2;
+    settle_as_is(h, &h->parked);
+    assert_int_equal(h->source->parked_due_us, 2000);
+    harness_fetch_parked(h, 2000);
+    ASSERT_NUMBERS(&h->parked, 0, 1);
+    harness_settle(h, &h->parked, OUTCOME_DELIVERED);
+    assert_int_equal(h->fixture->count_parked(NULL), 0);
+}
+
+/* (8) */
+static void without_order_parked_events_of_a_key_do_not_wait_for_each_other(void **state)
+{
+    struct harness *h = *state;
+    h->config.ordered = false;
+    harness_activate(h);
+    harness_insert(h, "a");
+    harness_insert(h, "a");
+    assert_int_equal(harness_fetch(h), 2);
+    harness_decide(&h->batch.events[0], OUTCOME_PARKED, 5000);
+    harness_decide(&h->batch.events[1], OUTCOME_PARKED, 1000);
+    h->batch.n_settle = 2;
+    settle_as_is(h, &h->batch);
+    harness_fetch_parked(h, 1000);
+    ASSERT_NUMBERS(&h->parked, 1);
+}
+
+/* (8) */
 static void an_event_parked_behind_a_parked_one_waits_for_it(void **state)
 {
     struct harness *h = *state;
@@ -973,6 +1011,8 @@ int source_contract_run(const char *name, const struct source_fixture *f)
         T(when_the_first_of_a_lane_leaves_the_next_is_due_at_once),
         T(a_parked_event_that_dies_under_block_keeps_its_lane),
         T(an_event_that_must_queue_behind_a_lane_that_is_empty_by_then_is_due_at_once),
+        T(parked_rows_outlive_a_change_of_ordered),
+        T(without_order_parked_events_of_a_key_do_not_wait_for_each_other),
         T(an_event_parked_behind_a_parked_one_waits_for_it),
         T(a_long_lane_keeps_its_order_over_many_batches_and_others_get_their_turn),
         T(parked_rows_survive_a_restart),
