@@ -26,7 +26,7 @@ struct duration_list {
 struct string_map {
     struct string_pair {
         const char *name, *value;
-    } *items;
+    } * items;
     size_t n;
 };
 
@@ -57,14 +57,14 @@ struct pipeline_config {
     } sink;
 
     struct {
-        const char *topic;           /* template */
-        struct string_map by_type;   /* event type: topic */
-        const char *regex_field;     /* aggregate_type, event_type, ... */
-        const char *regex;           /* pattern over that field */
-        const char *replacement;     /* topic with $1, ${name} */
+        const char *topic;         /* template */
+        struct string_map by_type; /* event type: topic */
+        const char *regex_field;   /* aggregate_type, event_type, ... */
+        const char *regex;         /* pattern over that field */
+        const char *replacement;   /* topic with $1, ${name} */
     } route;
 
-    int form; /* enum form */
+    int form;               /* enum form */
     const char *source_uri; /* cloudevents: the "source" attribute */
 
     struct {
@@ -85,7 +85,7 @@ struct pipeline_config {
     } retry;
 
     struct {
-        const char *topic; /* NULL: dead letters stay in the database only */
+        const char *topic; /* template; NULL: dead letters stay in the database only */
     } dead_letter;
 
     struct {
@@ -100,10 +100,21 @@ struct pipeline_config {
 
     /* Not options: how the pipeline is run. */
     bool once;
-    bool replay;             /* read from a point, settle nothing: replay_* */
-    int64_t replay_from_seq; /* 0: not given */
-    int64_t replay_since_us; /* 0: not given */
+    bool replay;               /* read from a point, settle nothing: replay_* */
+    int64_t replay_from_seq;   /* 0: not given */
+    int64_t replay_since_us;   /* 0: not given */
     const char *sink_identity; /* sink URL without credentials, stored with the cursor */
+};
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
+
+/* What holds for the whole program, not for one pipeline. */
+struct program_config {
+    struct {
+        int level;  /* enum log_level */
+        int format; /* enum log_format */
+    } log;
 };
 
 #endif

@@ -6,10 +6,10 @@
 const char *outrider__outcome_name(enum outcome o)
 {
     static const char *const names[OUTCOME_COUNT] = {
-        [OUTCOME_PENDING] = "pending",   [OUTCOME_DELIVERED] = "delivered",
-        [OUTCOME_SKIPPED] = "skipped",   [OUTCOME_EXPIRED] = "expired",
-        [OUTCOME_PARKED] = "parked",     [OUTCOME_QUEUED] = "queued",
-        [OUTCOME_DEAD] = "dead",         [OUTCOME_RELEASED] = "released",
+        [OUTCOME_PENDING] = "pending", [OUTCOME_DELIVERED] = "delivered",
+        [OUTCOME_SKIPPED] = "skipped", [OUTCOME_EXPIRED] = "expired",
+        [OUTCOME_PARKED] = "parked",   [OUTCOME_QUEUED] = "queued",
+        [OUTCOME_DEAD] = "dead",       [OUTCOME_RELEASED] = "released",
     };
     return (unsigned)o < OUTCOME_COUNT ? names[o] : "unknown";
 }

@@ -41,13 +41,14 @@ struct delivery {
     struct bytes payload; /* data NULL: a tombstone */
     const struct header *headers;
     size_t n_headers;
-    int32_t partition;   /* negative: the sink chooses by key */
+    int32_t partition;    /* negative: the sink chooses by key */
     int64_t timestamp_us; /* wall clock */
-    void *sink_data;     /* for the sink's own use while it holds the delivery */
+    void *sink_data;      /* for the sink's own use while it holds the delivery */
 };
 
 struct lane;
 struct batch;
+struct source_op;
 
 /* How far an event has come; the engine's own. */
 enum event_stage {
@@ -76,7 +77,8 @@ struct event {
     bool is_parked;        /* comes from the parked rows, not from the outbox */
     bool is_blocked;       /* the database holds parked rows of its lane: must queue behind */
     bool is_oversize;      /* above max_payload: payload was not read */
-    bool is_malformed;     /* the source could not make sense of it: dead, with `failure` as the reason */
+    bool is_malformed; /* the source could not make sense of it: dead, with `failure` as the reason
+                        */
 
     /* Set by the engine. */
     enum outcome outcome;
@@ -86,12 +88,15 @@ struct event {
 
     /* The engine's bookkeeping; nobody else's business. */
     enum event_stage stage;
+    bool is_doomed;      /* will die in its turn, for the reason in failure */
     bool is_dead_letter; /* the delivery under way is the dead letter's, not the event's */
     int64_t submitted_us;
     struct batch *batch;
     struct lane *lane;
     struct event *lane_next, *lane_prev; /* the unresolved events of a lane, in order */
-    struct event *ready_next;
+    struct event *ready_next, *ready_prev;
+    bool is_cancelled; /* the sink was asked to give it up */
+    bool blocks_lane;  /* counted in its lane's n_unsettled_parks */
 };
 
 static inline struct event *event_of(struct delivery *d)
@@ -121,7 +126,8 @@ struct batch {
     /* The engine's bookkeeping. */
     size_t n_done, n_in_flight;
     int state;
-    struct batch *next;
+    uint64_t fetch_no; /* when its fetch was started, on the relay's count of operations */
+    struct source_op *op;
 };
 
 int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,

@@ -34,8 +34,8 @@ enum relay_note {
     NOTE_SOURCE_LOST,      /* why; will reconnect */
     NOTE_STANDBY,          /* another relay is active */
     NOTE_SINK_UP,
-    NOTE_SINK_DOWN,        /* why; waits, spends no attempts */
-    NOTE_CLEANUP,          /* count rows removed */
+    NOTE_SINK_DOWN, /* why; waits, spends no attempts */
+    NOTE_CLEANUP,   /* count rows removed */
     NOTE_STOPPING,
     NOTE_STOPPED
 };
@@ -54,11 +54,11 @@ struct relay_observer {
 struct relay_stats {
     uint64_t fetched;
     uint64_t outcomes[OUTCOME_COUNT];
-    uint64_t retries;  /* parked events offered again */
+    uint64_t retries; /* parked events offered again */
     uint64_t settles;
-    uint64_t removed;  /* by clean-up */
+    uint64_t removed; /* by clean-up */
     uint64_t reconnects;
-    size_t in_flight;  /* now */
+    size_t in_flight; /* now */
 };
 
 struct relay;

@@ -10,13 +10,16 @@
  *  (3) Bytes live in the batch's arena, which outlives the last report.
  *  (4) close() is legal at any time, also after a failed open(). What was not
  *      reported counts as not delivered and is not reported any more.
- *  (5) DOWN means: nobody's fault and nobody's attempt; the engine offers the
- *      same delivery again later. RETRY spends an attempt of this event, DEAD
- *      makes it a dead letter, STOP ends the pipeline: an operator must act.
+ *  (5) DOWN means: the receiver is away, nobody's fault and nobody's attempt;
+ *      the engine pauses and offers the same delivery again. UNTRIED says the
+ *      same of this one delivery alone, without a pause. RETRY spends an
+ *      attempt of this event, DEAD makes it a dead letter, STOP ends the
+ *      pipeline: an operator must act.
  *  (6) Deliveries with the same topic, key and partition become visible in the
  *      order in which they were submitted. If one of them is reported DOWN or
- *      RETRY, so are those behind it that were taken already; otherwise the
- *      sink must set lane_depth to 1, and gets one per lane at a time.
+ *      RETRY, those behind it, and any taken while one of these is still out,
+ *      are reported DOWN or UNTRIED; otherwise the sink must set lane_depth to 1, and gets one per
+ *      lane at a time.
  *  (7) An error from poll() means that the sink is lost as a whole: the engine
  *      closes it and opens it anew with backoff, or ends if it says STOP.
  */
@@ -27,13 +30,7 @@
 
 struct pipeline_config;
 
-enum sink_result {
-    SINK_DELIVERED,
-    SINK_DOWN,
-    SINK_RETRY,
-    SINK_DEAD,
-    SINK_STOP
-};
+enum sink_result { SINK_DELIVERED, SINK_DOWN, SINK_RETRY, SINK_DEAD, SINK_STOP, SINK_UNTRIED };
 
 struct sink {
     const struct sink_ops *ops;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check: reads a configuration as relay would, without touching a database or
+ * a sink.
+ */
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+#include "base/url.h"
+#include "cli/out.h"
+#include "core/options.h"
+#include "core/route.h"
+#include "run/modules.h"
+
+/* What relay does before it connects: options, patterns, adapters. */
+static int check_pipeline(const struct pipeline_config *c, struct outrider_error *err)
+{
+    const struct source_ops *source;
+    const struct sink_ops *sink;
+    struct router *router;
+    char scheme[32];
+    if (outrider__config_check(c, err) < 0)
+        return -1;
+    if (outrider__url_scheme(bytes_str(c->source.url), scheme, sizeof(scheme), err) < 0 ||
+        outrider__source_find(scheme, &source, err) < 0)
+        return -1;
+    if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
+        outrider__sink_find(scheme, &sink, err) < 0)
+        return -1;
+    if (outrider__router_new(c, &router, err) < 0)
+        return -1;
+    outrider__router_free(router);
+    return 0;
+}
+
+static void text_of(const struct pipeline_config *c, const struct option *o, struct strbuf *text)
+{
+    outrider__strbuf_clear(text);
+    if (outrider__config_get(c, o, text) < 0)
+        outrider__strbuf_clear(text);
+}
+
+/* One key a line, which the loader reads back: the file's form, unfolded. */
+static void print_pipeline(const struct pipeline_config *c)
+{
+    size_t n;
+    const struct option *all = outrider__options(&n);
+    struct strbuf text, quoted;
+    outrider__strbuf_init(&text, OPTION_VALUE_MAX * 2);
+    outrider__strbuf_init(&quoted, OPTION_VALUE_MAX * 8);
+    printf("  - name: %s\n", c->name);
+    for (size_t i = 0; i < n; i++) {
+        bool is_plain = option_is_list(&all[i]) || all[i].type == OPTION_MAP;
+        text_of(c, &all[i], &text);
+        if (text.len == 0 && all[i].initial == NULL)
+            continue;
+        outrider__strbuf_clear(&quoted);
+        if (is_plain)
+            outrider__strbuf_append(&quoted, strbuf_bytes(&text));
+        else
+            outrider__strbuf_append_json(&quoted, strbuf_bytes(&text));
+        printf("    %s: %s\n", all[i].name, strbuf_cstr(&quoted));
+    }
+    outrider__strbuf_release(&text);
+    outrider__strbuf_release(&quoted);
+}
+
+static void json_pipeline(struct json_out *j, const struct pipeline_config *c)
+{
+    size_t n;
+    const struct option *all = outrider__options(&n);
+    struct strbuf text;
+    outrider__strbuf_init(&text, OPTION_VALUE_MAX * 2);
+    outrider__jout_open(j, NULL, '{');
+    outrider__jout_text(j, "name", c->name);
+    outrider__jout_open(j, "options", '{');
+    for (size_t i = 0; i < n; i++) {
+        text_of(c, &all[i], &text);
+        if (text.len || all[i].initial)
+            outrider__jout_bytes(j, all[i].name, strbuf_bytes(&text));
+    }
+    outrider__jout_close(j);
+    outrider__jout_close(j);
+    outrider__strbuf_release(&text);
+}
+
+static void summary(const struct pipeline_config *c)
+{
+    struct bytes from, to;
+    if (outrider__url_redact(bytes_str(c->source.url), c->arena, &from) < 0 ||
+        outrider__url_redact(bytes_str(c->sink.url), c->arena, &to) < 0)
+        return;
+    printf("%sok%s %s: %.*s -> %.*s\n", outrider__colour(1, COLOUR_GREEN), outrider__colour_end(1),
+           c->name, (int)from.len, from.data, (int)to.len, to.data);
+}
+
+static int show(const struct args *a, const struct cli_setup *s)
+{
+    bool as_json = outrider__args_has(a, F_JSON), print = outrider__args_has(a, F_PRINT);
+    struct json_out j;
+    int r = 0;
+    outrider__jout_init(&j);
+    outrider__jout_open(&j, NULL, '{');
+    outrider__jout_bool(&j, "ok", true);
+    outrider__jout_open(&j, "pipelines", '[');
+    if (print && !as_json)
+        printf("pipelines:\n");
+    for (size_t i = 0; i < s->file.n; i++) {
+        const struct pipeline_config *c = &s->file.pipelines[i];
+        if (s->selected && c != s->selected)
+            continue;
+        if (as_json)
+            json_pipeline(&j, c);
+        else if (print)
+            print_pipeline(c);
+        else
+            summary(c);
+    }
+    outrider__jout_close(&j);
+    outrider__jout_close(&j);
+    if (as_json)
+        r = outrider__jout_print(&j);
+    outrider__jout_release(&j);
+    return r < 0 ? CLI_FAILED : CLI_DONE;
+}
+
+int outrider__cmd_check(const struct args *a)
+{
+    struct outrider_error err = {0};
+    struct cli_setup s;
+    if (!outrider__args_has(a, F_CONFIG))
+        return outrider__cli_usage(a, "which file? -c FILE");
+    if (outrider__setup_load(a, &s, &err) < 0)
+        return outrider__cli_fail_as(CLI_USAGE, &err);
+    int bad = 0;
+    for (size_t i = 0; i < s.file.n; i++) {
+        if (s.selected && s.selected != &s.file.pipelines[i])
+            continue;
+        if (check_pipeline(&s.file.pipelines[i], &err) == 0)
+            continue;
+        outrider__cli_say("%s: pipeline '%s': %s", s.path, s.file.pipelines[i].name, err.message);
+        bad++;
+    }
+    int code = bad ? CLI_USAGE : show(a, &s);
+    outrider__setup_release(&s);
+    return code;
+}

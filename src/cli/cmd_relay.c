@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* relay and replay: from a command line to running pipelines. */
+#include "cli/runner.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/options.h"
+
+static void release(struct runners *rs)
+{
+    for (size_t i = 0; i < rs->n; i++)
+        outrider__runner_release(&rs->items[i]);
+    free(rs->items);
+    if (rs->done_fd >= 0)
+        close(rs->done_fd);
+    while (rs->generations) {
+        struct generation *g = rs->generations;
+        rs->generations = g->next;
+        outrider__setup_release(&g->setup);
+        free(g);
+    }
+}
+
+static int add_runner(struct runners *rs, struct pipeline_config *c, struct outrider_error *err)
+{
+    struct runner *r = &rs->items[rs->n];
+    if (outrider__config_check(c, err) < 0)
+        return -1;
+    rs->n++;
+    if (outrider__runner_init(r, c, &rs->log, rs->done_fd, err) < 0)
+        return -1;
+    r->next = r->config;
+    return 0;
+}
+
+static int make(struct runners *rs, void (*adjust)(const struct args *a, struct pipeline_config *c),
+                struct outrider_error *err)
+{
+    struct generation *g = calloc(1, sizeof(*g));
+    if (g == NULL)
+        return outrider__fail_nomem(err);
+    if (outrider__setup_load(rs->args, &g->setup, err) < 0) {
+        free(g);
+        return -1;
+    }
+    rs->generations = g;
+    rs->log.fd = STDERR_FILENO;
+    rs->log.level = g->setup.file.program.log.level;
+    rs->log.format = g->setup.file.program.log.format;
+    rs->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (rs->done_fd < 0)
+        return outrider__fail_errno(err, errno, "cannot make an event descriptor");
+    rs->items = calloc(g->setup.file.n, sizeof(*rs->items));
+    if (rs->items == NULL)
+        return outrider__fail_nomem(err);
+    for (size_t i = 0; i < g->setup.file.n; i++) {
+        struct pipeline_config *c = &g->setup.file.pipelines[i];
+        if (g->setup.selected && g->setup.selected != c)
+            continue;
+        adjust(rs->args, c);
+        if (add_runner(rs, c, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+struct left {
+    const char *pipeline;
+    uint64_t parked, dead;
+};
+
+static void count_left(void *ctx, const struct store_status *st)
+{
+    struct left *left = ctx;
+    if (strcmp(st->pipeline, left->pipeline) == 0) {
+        left->parked += st->parked + st->queued;
+        left->dead += st->dead;
+    }
+}
+
+/* After --once: what the database still holds of each pipeline. */
+static int ask_what_is_left(const struct runners *rs)
+{
+    struct outrider_error err = {0};
+    int code = CLI_DONE;
+    for (size_t i = 0; i < rs->n; i++) {
+        const struct pipeline_config *c = &rs->items[i].config;
+        struct left left = {.pipeline = c->name};
+        struct store *s;
+        if (outrider__store_open(c, &s, &err) < 0)
+            return outrider__cli_fail(&err);
+        int r = s->ops->status(s, count_left, &left, &err);
+        outrider__store_close(s);
+        if (r < 0)
+            return outrider__cli_fail(&err);
+        if (left.parked + left.dead == 0)
+            continue;
+        code = CLI_PARKED;
+        if (rs->log.format == LOG_FORMAT_LOGFMT)
+            outrider__cli_say("pipeline '%s': %" PRIu64 " parked, %" PRIu64
+                              " dead; see outrider dead list --parked",
+                              c->name, left.parked, left.dead);
+    }
+    return code;
+}
+
+static void adjust_relay(const struct args *a, struct pipeline_config *c)
+{
+    c->once = outrider__args_has(a, F_ONCE);
+}
+
+int outrider__cmd_relay(const struct args *a)
+{
+    struct runners rs = {.args = a, .done_fd = -1, .once = outrider__args_has(a, F_ONCE)};
+    struct outrider_error err = {0};
+    int code;
+    if (make(&rs, adjust_relay, &err) < 0) {
+        code = outrider__cli_fail_as(CLI_USAGE, &err);
+    } else {
+        code = outrider__runners_run(&rs);
+        if (code == CLI_DONE && rs.once)
+            code = ask_what_is_left(&rs);
+    }
+    release(&rs);
+    return code;
+}
+
+static void adjust_replay(const struct args *a, struct pipeline_config *c)
+{
+    c->once = true;
+    c->replay = true;
+    c->replay_from_seq = outrider__args_number(a, F_FROM_SEQ, 0);
+    c->replay_since_us = outrider__args_time(a, F_SINCE, outrider__clock_now().wall_us);
+}
+
+int outrider__cmd_replay(const struct args *a)
+{
+    struct runners rs = {.args = a, .done_fd = -1, .once = true};
+    struct outrider_error err = {0};
+    int code;
+    if (outrider__args_has(a, F_SINCE) == outrider__args_has(a, F_FROM_SEQ))
+        return outrider__cli_usage(a, "replay needs a point to begin at: --since TIME or "
+                                      "--from-seq N");
+    if (make(&rs, adjust_replay, &err) < 0) {
+        code = outrider__cli_fail_as(CLI_USAGE, &err);
+    } else if (rs.n != 1) {
+        code = outrider__cli_usage(a, "which pipeline? --name NAME");
+    } else {
+        code = outrider__runners_run(&rs);
+        const struct relay_stats *st = outrider__relay_stats(rs.items[0].relay);
+        if (code == CLI_DONE && st->outcomes[OUTCOME_DEAD] > 0) {
+            outrider__cli_say("%" PRIu64 " events could not be delivered",
+                              st->outcomes[OUTCOME_DEAD]);
+            code = CLI_PARKED;
+        }
+    }
+    release(&rs);
+    return code;
+}

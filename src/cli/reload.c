@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SIGHUP: the configuration file is read again. What can change while running
+ * is handed to the relays; what cannot is named in the log.
+ */
+#include "cli/runner.h"
+
+#include <stdlib.h>
+
+#include "core/options.h"
+
+#define NAMES_CAP 4096
+
+static size_t option_size(const struct option *o)
+{
+    switch (o->type) {
+    case OPTION_STRING:
+    case OPTION_SECRET_URL:
+        return sizeof(char *);
+    case OPTION_BOOL:
+        return sizeof(bool);
+    case OPTION_INT:
+    case OPTION_SIZE:
+    case OPTION_DURATION:
+        return sizeof(int64_t);
+    case OPTION_NUMBER:
+        return sizeof(double);
+    case OPTION_ENUM:
+        return sizeof(int);
+    case OPTION_STRINGS:
+        return sizeof(struct string_list);
+    case OPTION_DURATIONS:
+        return sizeof(struct duration_list);
+    case OPTION_MAP:
+        return sizeof(struct string_map);
+    }
+    return 0;
+}
+
+static void add_name(struct strbuf *names, const char *name)
+{
+    outrider__strbuf_appendf(names, "%s%s", names->len ? "," : "", name);
+}
+
+/* Every reloadable option comes from the new configuration, so that nothing of
+ * a former reload is borrowed any more. */
+static void merge(struct pipeline_config *running, const struct pipeline_config *fresh,
+                  struct strbuf *changed, struct strbuf *kept)
+{
+    size_t n;
+    const struct option *all = outrider__options(&n);
+    for (size_t i = 0; i < n; i++) {
+        const struct option *o = &all[i];
+        if (outrider__config_differs(running, fresh, o))
+            add_name(o->reloadable ? changed : kept, o->name);
+        if (o->reloadable)
+            memcpy((char *)running + o->offset, (const char *)fresh + o->offset, option_size(o));
+    }
+}
+
+static void log_names(struct log *log, enum log_level level, const char *msg, const char *pipeline,
+                      const char *field, const char *names)
+{
+    struct log_entry l;
+    if (!outrider__log_begin(&l, log, level, msg))
+        return;
+    if (pipeline)
+        outrider__log_text(&l, "pipeline", pipeline);
+    if (field)
+        outrider__log_text(&l, field, names);
+    outrider__log_end(&l);
+}
+
+static struct pipeline_config *named(const struct cli_setup *s, const char *name)
+{
+    for (size_t i = 0; i < s->file.n; i++) {
+        if (strcmp(s->file.pipelines[i].name, name) == 0)
+            return &s->file.pipelines[i];
+    }
+    return NULL;
+}
+
+static void hand_over(struct runners *rs, struct runner *r, const struct pipeline_config *fresh,
+                      unsigned generation)
+{
+    struct strbuf changed, kept;
+    outrider__strbuf_init(&changed, NAMES_CAP);
+    outrider__strbuf_init(&kept, NAMES_CAP);
+    pthread_mutex_lock(&r->mutex);
+    merge(&r->next, fresh, &changed, &kept);
+    atomic_store(&r->next_generation, generation);
+    pthread_mutex_unlock(&r->mutex);
+    outrider__runner_wish(r, WISH_RELOAD);
+    log_names(&rs->log, LOG_LEVEL_INFO, "reloaded", r->log.name, "changed",
+              changed.len ? changed.data : "nothing");
+    if (kept.len)
+        log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart", r->log.name,
+                  "options", kept.data);
+    outrider__strbuf_release(&changed);
+    outrider__strbuf_release(&kept);
+}
+
+/* Forgets generations that no relay borrows from any more; the first one stays. */
+static void forget_old(struct runners *rs)
+{
+    unsigned oldest = rs->last_generation;
+    for (size_t i = 0; i < rs->n; i++) {
+        unsigned used = atomic_load(&rs->items[i].generation);
+        oldest = used < oldest ? used : oldest;
+    }
+    for (struct generation **at = &rs->generations; *at;) {
+        struct generation *g = *at;
+        if (g->number == 0 || g->number >= oldest) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        outrider__setup_release(&g->setup);
+        free(g);
+    }
+}
+
+static int load(struct runners *rs, struct generation **ret_generation, struct outrider_error *err)
+{
+    struct generation *g = calloc(1, sizeof(*g));
+    if (g == NULL)
+        return outrider__fail_nomem(err);
+    if (outrider__setup_load(rs->args, &g->setup, err) < 0) {
+        free(g);
+        return -1;
+    }
+    for (size_t i = 0; i < rs->n; i++) {
+        const struct pipeline_config *c = named(&g->setup, rs->items[i].log.name);
+        if (c && outrider__config_check(c, err) < 0) {
+            outrider__setup_release(&g->setup);
+            free(g);
+            return -1;
+        }
+    }
+    *ret_generation = g;
+    return 0;
+}
+
+static void tell_unknown(struct runners *rs, const struct cli_setup *s)
+{
+    for (size_t i = 0; i < s->file.n && s->selected == NULL; i++) {
+        bool runs = false;
+        for (size_t k = 0; k < rs->n; k++)
+            runs |= strcmp(rs->items[k].log.name, s->file.pipelines[i].name) == 0;
+        if (!runs)
+            log_names(&rs->log, LOG_LEVEL_WARN, "new in the file, but needs a restart",
+                      s->file.pipelines[i].name, NULL, NULL);
+    }
+}
+
+void outrider__runners_reload(struct runners *rs)
+{
+    struct outrider_error err = {0};
+    struct generation *g = NULL;
+    struct log_entry l;
+    if (!outrider__args_has(rs->args, F_CONFIG)) {
+        log_names(&rs->log, LOG_LEVEL_INFO, "there is no configuration file to reload", NULL, NULL,
+                  NULL);
+        return;
+    }
+    if (load(rs, &g, &err) < 0 || g == NULL) {
+        if (outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR,
+                                "reload failed, going on as before")) {
+            outrider__log_error(&l, &err);
+            outrider__log_end(&l);
+        }
+        return;
+    }
+    g->number = ++rs->last_generation;
+    g->next = rs->generations;
+    rs->generations = g;
+    atomic_store(&rs->log.level, g->setup.file.program.log.level);
+    atomic_store(&rs->log.format, g->setup.file.program.log.format);
+    for (size_t i = 0; i < rs->n; i++) {
+        const struct pipeline_config *fresh = named(&g->setup, rs->items[i].log.name);
+        if (fresh)
+            hand_over(rs, &rs->items[i], fresh, g->number);
+        else
+            log_names(&rs->log, LOG_LEVEL_WARN, "gone from the file, but needs a restart",
+                      rs->items[i].log.name, NULL, NULL);
+    }
+    tell_unknown(rs, &g->setup);
+    forget_old(rs);
+}

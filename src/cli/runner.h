@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pipelines, each on its own thread, and the main thread that watches over
+ * them: relay and replay.
+ *
+ *  (1) Signals are blocked before a thread starts and read by the main thread.
+ *  (2) A pipeline that fails stops the others in order; the first failure is
+ *      the one that is told.
+ *  (3) What a relay borrows (its configuration) lives until it took over a
+ *      newer one, or ended.
+ */
+#ifndef CLI_RUNNER_H
+#define CLI_RUNNER_H
+
+#include <pthread.h>
+
+#include "cli/cli.h"
+#include "cli/log.h"
+#include "cli/out.h"
+
+enum wish { WISH_STOP = 1, WISH_RELOAD = 2 };
+
+struct runner {
+    struct pipeline_config config; /* as it runs */
+    struct relay *relay;
+    struct log_pipeline log;
+    struct relay_observer log_observer;
+    pthread_t thread;
+    bool is_started;
+    int control_fd; /* wakes the relay */
+    int done_fd;    /* wakes the main thread; not owned */
+    _Atomic int wish;
+    pthread_mutex_t mutex;       /* of next */
+    struct pipeline_config next; /* what a reload hands over */
+    _Atomic unsigned generation; /* of the configuration in use */
+    _Atomic unsigned next_generation;
+    _Atomic uint64_t n_settled; /* events, for the progress line */
+    _Atomic bool is_finished;
+    int result; /* of the relay; valid once finished */
+    struct outrider_error err;
+};
+
+/* A generation of the configuration: the first, and one per reload. */
+struct generation {
+    struct cli_setup setup;
+    unsigned number;
+    struct generation *next;
+};
+
+struct runners {
+    const struct args *args;
+    struct log log;
+    struct runner *items;
+    size_t n;
+    int done_fd;
+    struct generation *generations; /* newest first */
+    unsigned last_generation;
+    bool once;
+    bool is_stopping; /* a signal asked for it */
+};
+
+/* Makes a relay for a configuration, which is copied; what it points at is not. */
+int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct log *log,
+                          int done_fd, struct outrider_error *err);
+int outrider__runner_start(struct runner *r, struct outrider_error *err);
+void outrider__runner_wish(struct runner *r, enum wish wish);
+/* Joins the thread if there is one. */
+void outrider__runner_release(struct runner *r);
+
+/* Starts all, handles signals until all have ended. An exit code; errors are told. */
+int outrider__runners_run(struct runners *rs);
+/* Reads the configuration file again (SIGHUP); an error leaves all as it was. */
+void outrider__runners_reload(struct runners *rs);
+
+#endif

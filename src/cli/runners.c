@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* The main thread of relay and replay: signals, the end, and the exit code. */
+#include "cli/runner.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define PROGRESS_MS 200
+
+static int open_signals(struct outrider_error *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return outrider__fail_errno(err, errno, "cannot wait for signals");
+    return fd;
+}
+
+static void stop_all(struct runners *rs)
+{
+    for (size_t i = 0; i < rs->n; i++)
+        outrider__runner_wish(&rs->items[i], WISH_STOP);
+}
+
+static void log_signal(struct runners *rs, const char *msg, const char *name)
+{
+    struct log_entry l;
+    if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_INFO, msg))
+        return;
+    outrider__log_text(&l, "signal", name);
+    outrider__log_end(&l);
+}
+
+static void take_signals(struct runners *rs, int fd)
+{
+    struct signalfd_siginfo info;
+    while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        const char *name = info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+        if (info.ssi_signo == SIGHUP) {
+            outrider__runners_reload(rs);
+        } else if (rs->is_stopping) {
+            log_signal(rs, "ending at once, what is in flight comes again", name);
+            _exit(CLI_FAILED);
+        } else {
+            log_signal(rs, "asked to stop", name);
+            rs->is_stopping = true;
+            stop_all(rs);
+        }
+    }
+}
+
+/* Whether all have ended; a failed one takes the others with it. */
+static bool all_finished(struct runners *rs, const struct runner **first_failed)
+{
+    bool all = true;
+    for (size_t i = 0; i < rs->n; i++) {
+        struct runner *r = &rs->items[i];
+        if (!r->is_started)
+            continue;
+        if (!atomic_load(&r->is_finished)) {
+            all = false;
+        } else if (r->result < 0 && *first_failed == NULL) {
+            *first_failed = r;
+            stop_all(rs);
+        }
+    }
+    return all;
+}
+
+static void show_progress(const struct runners *rs, struct progress *p)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < rs->n; i++)
+        n += atomic_load(&rs->items[i].n_settled);
+    outrider__progress(p, "%" PRIu64 " events settled", n);
+}
+
+static void watch(struct runners *rs, int signals, const struct runner **ret_failed)
+{
+    struct progress progress;
+    outrider__progress_init(&progress);
+    progress.on &= rs->once;
+    rs->log.clears_line = progress.on;
+    while (!all_finished(rs, ret_failed)) {
+        struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
+                               {.fd = rs->done_fd, .events = POLLIN}};
+        poll(fds, 2, progress.on ? PROGRESS_MS : -1);
+        uint64_t count;
+        if (fds[1].revents && read(rs->done_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+            break;
+        if (fds[0].revents)
+            take_signals(rs, signals);
+        show_progress(rs, &progress);
+    }
+    outrider__progress_end(&progress);
+}
+
+/* A person who asked for --once gets a plain line; a log stays a log. */
+static void tell_failure(struct runners *rs, const struct runner *r)
+{
+    struct log_entry l;
+    if (rs->once && rs->log.format == LOG_FORMAT_LOGFMT) {
+        if (rs->n > 1)
+            outrider__cli_say("pipeline '%s': %s", r->log.name, r->err.message);
+        else
+            outrider__cli_fail(&r->err);
+        return;
+    }
+    if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR, "pipeline failed"))
+        return;
+    outrider__log_text(&l, "pipeline", r->log.name);
+    outrider__log_error(&l, &r->err);
+    outrider__log_end(&l);
+}
+
+static void log_totals(struct runners *rs, const struct runner *r)
+{
+    const struct relay_stats *st = outrider__relay_stats(r->relay);
+    struct log_entry l;
+    if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_INFO, "done"))
+        return;
+    outrider__log_text(&l, "pipeline", r->log.name);
+    for (int i = OUTCOME_PENDING + 1; i < OUTCOME_COUNT; i++) {
+        if (i == OUTCOME_DELIVERED || st->outcomes[i])
+            outrider__log_int(&l, outrider__outcome_name((enum outcome)i),
+                              (int64_t)st->outcomes[i]);
+    }
+    outrider__log_end(&l);
+}
+
+int outrider__runners_run(struct runners *rs)
+{
+    struct outrider_error err = {0};
+    const struct runner *failed = NULL;
+    int signals = open_signals(&err), r = signals < 0 ? -1 : 0;
+    for (size_t i = 0; r == 0 && i < rs->n; i++)
+        r = outrider__runner_start(&rs->items[i], &err);
+    if (r < 0)
+        stop_all(rs);
+    if (signals >= 0) {
+        watch(rs, signals, &failed);
+        close(signals);
+    }
+    if (r < 0)
+        return outrider__cli_fail(&err);
+    for (size_t i = 0; i < rs->n; i++) {
+        if (rs->items[i].result == 0)
+            log_totals(rs, &rs->items[i]);
+    }
+    if (failed) {
+        tell_failure(rs, failed);
+        return CLI_FAILED;
+    }
+    if (rs->once && rs->is_stopping) {
+        outrider__cli_say("stopped by a signal before all was delivered");
+        return CLI_FAILED;
+    }
+    return CLI_DONE;
+}

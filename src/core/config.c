@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* A pipeline's configuration: defaults, values, and what must fit together. */
+#include "core/option_value.h"
+
+#include <strings.h>
+
+#include "core/route.h"
+
+int outrider__config_init(struct pipeline_config *c, struct arena *arena, const char *name,
+                          struct outrider_error *err)
+{
+    size_t n;
+    const struct option *options = outrider__options(&n);
+    struct pipeline_config fresh = {.arena = arena};
+    struct bytes copy;
+    if (outrider__arena_dup(arena, bytes_str(name != NULL ? name : "default"), &copy) < 0)
+        return outrider__fail_nomem(err);
+    fresh.name = copy.data;
+    for (size_t i = 0; i < n; i++)
+        if (options[i].initial != NULL &&
+            outrider__value_set(&options[i], &fresh, arena, bytes_str(options[i].initial), err) < 0)
+            return -1;
+    *c = fresh;
+    return 0;
+}
+
+int outrider__config_set(struct pipeline_config *c, struct bytes name, struct bytes value,
+                         struct outrider_error *err)
+{
+    const struct option *o = outrider__option_find(name);
+    if (o == NULL)
+        return outrider__option_unknown(name, err);
+    return outrider__value_set(o, c, c->arena, value, err);
+}
+
+void outrider__config_clear(struct pipeline_config *c, const struct option *o)
+{
+    outrider__value_clear(o, c);
+}
+
+int outrider__config_add(struct pipeline_config *c, const struct option *o, struct bytes map_name,
+                         struct bytes value, struct outrider_error *err)
+{
+    return outrider__value_add(o, c, c->arena, map_name, value, err);
+}
+
+int outrider__config_get(const struct pipeline_config *c, const struct option *o,
+                         struct strbuf *ret_text)
+{
+    return outrider__value_get(o, c, ret_text);
+}
+
+bool outrider__config_differs(const struct pipeline_config *a, const struct pipeline_config *b,
+                              const struct option *o)
+{
+    return outrider__value_differs(o, a, b);
+}
+
+int outrider__program_init(struct program_config *p, struct outrider_error *err)
+{
+    size_t n;
+    const struct option *options = outrider__program_options(&n);
+    struct program_config fresh = {0};
+    for (size_t i = 0; i < n; i++)
+        if (outrider__value_set(&options[i], &fresh, NULL, bytes_str(options[i].initial), err) < 0)
+            return -1;
+    *p = fresh;
+    return 0;
+}
+
+int outrider__program_set(struct program_config *p, struct bytes name, struct bytes value,
+                          struct outrider_error *err)
+{
+    const struct option *o = outrider__program_option_find(name);
+    if (o == NULL)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "unknown option '%.*s' (known: log.level, log.format)",
+                              name.len > 80 ? 80 : (int)name.len, name.len > 0 ? name.data : "");
+    return outrider__value_set(o, p, NULL, value, err);
+}
+
+int outrider__program_get(const struct program_config *p, const struct option *o,
+                          struct strbuf *ret_text)
+{
+    return outrider__value_get(o, p, ret_text);
+}
+
+static int refuse(const struct pipeline_config *c, struct outrider_error *err, const char *what)
+{
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "pipeline '%.63s': %s", c->name,
+                          what);
+}
+
+int outrider__config_check_name(struct bytes name, struct outrider_error *err)
+{
+    bool good = name.len > 0 && name.len < 64;
+    for (size_t i = 0; good && i < name.len; i++) {
+        char ch = name.data[i];
+        good = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+               (i > 0 && (ch == '_' || ch == '-' || ch == '.'));
+    }
+    if (good)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "'%.*s' is not a name for a pipeline: 1 to 63 letters, digits, '_', '-' "
+                          "and '.', beginning with a letter or digit",
+                          name.len > 80 ? 80 : (int)name.len, name.len > 0 ? name.data : "");
+}
+
+static bool delays_are_default(const struct pipeline_config *c)
+{
+    const struct option *o = outrider__option_find(BYTES_LIT("retry.delays"));
+    struct strbuf text;
+    outrider__strbuf_init(&text, 128);
+    bool same =
+        outrider__config_get(c, o, &text) == 0 && bytes_eq_str(strbuf_bytes(&text), o->initial);
+    outrider__strbuf_release(&text);
+    return same;
+}
+
+static int check_retry(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->retry.base_us == 0) {
+        if (c->retry.delays.n == 0 && c->retry.max_attempts > 1)
+            return refuse(c, err,
+                          "retry.delays is empty: give waits ('[1s, 5s]'), or retry.base, or "
+                          "retry.max_attempts: 1");
+        return 0;
+    }
+    if (c->retry.delays.n > 0 && !delays_are_default(c))
+        return refuse(c, err,
+                      "retry.delays and retry.base are both set: leave one out, or set retry.base "
+                      "to 0");
+    if (c->retry.max_us < c->retry.base_us)
+        return refuse(c, err, "retry.max is shorter than retry.base");
+    return 0;
+}
+
+static bool same_header(const char *a, const char *b)
+{
+    return a[0] != '\0' && strcasecmp(a, b) == 0;
+}
+
+static int check_form(const struct pipeline_config *c, struct outrider_error *err)
+{
+    bool is_cloudevent = c->form == FORM_CLOUDEVENTS || c->form == FORM_CLOUDEVENTS_BINARY;
+    if (is_cloudevent && c->source_uri[0] == '\0')
+        return refuse(c, err, "cloudevents.source is empty, but a CloudEvent must have a source");
+    if (same_header(c->headers.event_id, c->headers.event_type) ||
+        same_header(c->headers.event_id, c->headers.aggregate_type) ||
+        same_header(c->headers.event_type, c->headers.aggregate_type))
+        return refuse(c, err,
+                      "two of headers.event_id, event_type and aggregate_type are the same");
+    return 0;
+}
+
+static int check_route(const struct pipeline_config *c, struct outrider_error *err)
+{
+    struct outrider_error why;
+    struct router *r;
+    if (c->route.regex != NULL && c->route.replacement == NULL)
+        return refuse(c, err, "route.regex needs route.replacement, the topic of what it matches");
+    if (c->route.regex == NULL && c->route.replacement != NULL)
+        return refuse(c, err, "route.replacement needs route.regex");
+    if (c->route.topic[0] == '\0' && c->route.by_type.n == 0 && c->route.regex == NULL)
+        return refuse(c, err,
+                      "route.topic is empty and nothing else gives a topic, for example "
+                      "'${aggregate_type}.${event_type}'");
+    if (outrider__router_new(c, &r, &why) < 0)
+        return outrider__fail(err, why.code, why.disposition, "pipeline '%.63s': %s", c->name,
+                              why.message);
+    outrider__router_free(r);
+    return 0;
+}
+
+int outrider__config_check_source(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (outrider__config_check_name(bytes_str(c->name), err) < 0)
+        return -1;
+    if (c->source.url == NULL)
+        return refuse(c, err, "source.url is missing, for example 'sqlite:shop.db' (or --from)");
+    return 0;
+}
+
+int outrider__config_check(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (outrider__config_check_source(c, err) < 0)
+        return -1;
+    if (c->sink.url == NULL)
+        return refuse(c, err, "sink.url is missing, for example 'file:events' (or --to)");
+    if (check_retry(c, err) < 0 || check_form(c, err) < 0 || check_route(c, err) < 0)
+        return -1;
+    return 0;
+}

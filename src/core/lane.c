@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/lane.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static size_t max_of(const struct lane_table *t)
+{
+    return t->n_buckets / 2;
+}
+
+int outrider__lanes_init(struct lane_table *t, size_t max_lanes, struct outrider_error *err)
+{
+    size_t n = 16;
+    while (n < max_lanes * 2)
+        n *= 2;
+    t->n_buckets = n;
+    t->lanes = calloc(n / 2, sizeof *t->lanes);
+    t->buckets = calloc(n, sizeof(struct lane *));
+    t->free = NULL;
+    if (t->lanes == NULL || t->buckets == NULL)
+        return outrider__fail_nomem(err);
+    outrider__lanes_clear(t);
+    return 0;
+}
+
+void outrider__lanes_release(struct lane_table *t)
+{
+    free(t->lanes);
+    free(t->buckets);
+    *t = (struct lane_table){0};
+}
+
+void outrider__lanes_clear(struct lane_table *t)
+{
+    memset(t->buckets, 0, t->n_buckets * sizeof(struct lane *));
+    t->free = NULL;
+    for (size_t i = max_of(t); i-- > 0;) {
+        t->lanes[i].chain = t->free;
+        t->free = &t->lanes[i];
+    }
+}
+
+struct lane *outrider__lane_get(struct lane_table *t, struct bytes key)
+{
+    uint64_t hash = outrider__bytes_hash(key);
+    struct lane **bucket = &t->buckets[hash & (t->n_buckets - 1)];
+    struct lane *l = *bucket;
+    while (l != NULL && l->hash != hash)
+        l = l->chain;
+    if (l == NULL) {
+        l = t->free;
+        assert(l != NULL); /* there are as many lanes as events */
+        t->free = l->chain;
+        *l = (struct lane){.hash = hash, .chain = *bucket};
+        *bucket = l;
+    }
+    l->refs++;
+    return l;
+}
+
+void outrider__lane_unref(struct lane_table *t, struct lane *l)
+{
+    assert(l->refs > 0);
+    if (--l->refs > 0)
+        return;
+    assert(l->head == NULL);
+    struct lane **p = &t->buckets[l->hash & (t->n_buckets - 1)];
+    while (*p != l)
+        p = &(*p)->chain;
+    *p = l->chain;
+    l->chain = t->free;
+    t->free = l;
+}
+
+void outrider__lane_append(struct lane *l, struct event *e)
+{
+    e->lane_next = NULL;
+    e->lane_prev = l->tail;
+    if (l->tail != NULL)
+        l->tail->lane_next = e;
+    else
+        l->head = e;
+    l->tail = e;
+    if (l->next_waiting == NULL)
+        l->next_waiting = e;
+}
+
+void outrider__lane_remove(struct event *e)
+{
+    struct lane *l = e->lane;
+    if (l->next_waiting == e)
+        l->next_waiting = e->lane_next;
+    *(e->lane_prev != NULL ? &e->lane_prev->lane_next : &l->head) = e->lane_next;
+    *(e->lane_next != NULL ? &e->lane_next->lane_prev : &l->tail) = e->lane_prev;
+    e->lane_next = e->lane_prev = NULL;
+}

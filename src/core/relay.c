@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of a pipeline: stepping, stopping, and when to wake up. */
+#include "core/relay_internal.h"
+#include "core/retry.h"
+#include "base/failpoint.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#define FINAL_SETTLE_US 2000000 /* how long a stop waits for its last settle */
+#define ROUNDS_PER_STEP 64
+
+int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_relay,
+                        struct outrider_error *err)
+{
+    struct relay *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return outrider__fail_nomem(err);
+    r->config = *setup->config;
+    r->source_ops = setup->source_ops;
+    r->sink_ops = setup->sink_ops;
+    r->observer = setup->observer;
+    r->random = setup->seed * 0x9e3779b97f4a7c15ULL + 0x2545f4914f6cdd1dULL;
+    r->timeout_check_us = CLOCK_NEVER;
+    r->started_us = -1;
+    size_t capacity = (size_t)r->config.source.batch;
+    int rc = outrider__router_new(&r->config, &r->router, err);
+    for (int i = 0; rc == 0 && i < RELAY_BATCHES; i++)
+        rc = outrider__batch_init(&r->batches[i], capacity, (size_t)r->config.source.batch_bytes,
+                                  err);
+    if (rc == 0)
+        rc = outrider__lanes_init(&r->lanes, capacity * RELAY_BATCHES, err);
+    if (rc < 0) {
+        outrider__relay_free(r);
+        return -1;
+    }
+    *ret_relay = r;
+    return 0;
+}
+
+void outrider__relay_free(struct relay *r)
+{
+    if (r == NULL)
+        return;
+    if (r->sink != NULL) {
+        r->sink->ops->close(r->sink);
+        free(r->sink);
+    }
+    if (r->source != NULL) {
+        r->source->ops->close(r->source);
+        free(r->source);
+    }
+    for (int i = 0; i < RELAY_BATCHES; i++)
+        outrider__batch_release(&r->batches[i]);
+    outrider__lanes_release(&r->lanes);
+    outrider__router_free(r->router);
+    free(r);
+}
+
+void outrider__relay_stop(struct relay *r, struct instant now)
+{
+    if (r->stopping)
+        return;
+    r->stopping = true;
+    r->stop_us = now.mono_us + r->config.shutdown_timeout_us;
+    relay_note(r, NOTE_STOPPING, 0, NULL);
+}
+
+int outrider__relay_reload(struct relay *r, const struct pipeline_config *config,
+                           struct outrider_error *err)
+{
+    struct router *router;
+    if (outrider__router_new(config, &router, err) < 0)
+        return -1;
+    outrider__router_free(r->router);
+    r->router = router;
+    r->config = *config;
+    r->cleanup_us = 0;
+    return 0;
+}
+
+static bool has_batches(const struct relay *r)
+{
+    for (int i = 0; i < RELAY_BATCHES; i++)
+        if (r->batches[i].state != BATCH_FREE)
+            return true;
+    return false;
+}
+
+/* --once gives up on what it cannot reach; a daemon waits for ever. */
+static void check_once(struct relay *r)
+{
+    struct outrider_error err;
+    if (!r->config.once || r->failed || r->stopping)
+        return;
+    int64_t limit = r->config.source.connect_timeout_us;
+    if (r->source == NULL || !r->source->active) {
+        if (r->now.mono_us - r->started_us < limit)
+            return;
+        if (r->source != NULL && r->source->waiting_for[0] != '\0')
+            outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_STOP,
+                           "another relay is active on pipeline '%s' (%s)", r->config.name,
+                           r->source->waiting_for);
+        else if (r->source == NULL && r->source_failures > 0)
+            err = r->error;
+        else
+            outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
+                           "source did not answer within connect_timeout");
+        relay_fail(r, &err);
+    } else if (r->is_down) {
+        if (r->down_since_us == 0)
+            r->down_since_us = r->now.mono_us;
+        else if (r->now.mono_us - r->down_since_us >= limit)
+            relay_fail(r, &r->down_error);
+    } else {
+        r->down_since_us = 0;
+        if (r->mark_started && !r->mark_busy && r->source->mark_reached &&
+            (r->once_parked_done || r->config.replay) && !has_batches(r))
+            r->state = RELAY_DONE;
+    }
+}
+
+/* Whether a stop, or the end after a failure, is complete. */
+static void check_stop(struct relay *r)
+{
+    if (!r->stopping && !r->failed)
+        return;
+    bool idle = !has_batches(r) || r->source == NULL || !r->source->active;
+    /* In an outage, and after a failure, waiting for the sink brings nothing. */
+    bool hopeless = r->stats.in_flight == 0 && (r->is_down || r->failed);
+    if (!r->is_final && !idle && (hopeless || r->failed || r->now.mono_us >= r->stop_us)) {
+        outrider__relay_settle_final(r);
+        r->stop_us = r->now.mono_us + FINAL_SETTLE_US;
+    }
+    if (r->is_final && (r->n_ops == 0 || r->now.mono_us >= r->stop_us))
+        idle = true;
+    if (idle) {
+        r->state = r->failed ? RELAY_FAILED : RELAY_DONE;
+        relay_note(r, NOTE_STOPPED, 0, r->failed ? &r->error : NULL);
+    }
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t wake_of_source(const struct relay *r)
+{
+    int64_t at = CLOCK_NEVER;
+    if (r->source == NULL)
+        return r->stopping ? CLOCK_NEVER : r->source_retry_us;
+    at = earlier(at, r->source->wake_us);
+    if (!r->source->active || r->stopping)
+        return at;
+    if (r->source->parked_due_us != CLOCK_NEVER && r->batches[0].state == BATCH_FREE &&
+        !(r->is_down && !r->is_probing) && !r->config.once) {
+        int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
+        at = earlier(at, due > r->parked_not_before_us ? due : r->parked_not_before_us);
+    }
+    if (r->config.cleanup.retention_us > 0 && !r->cleanup_busy && !r->config.once)
+        at = earlier(at, r->cleanup_us);
+    if (r->now.mono_us < r->started_us + r->config.source.initial_delay_us)
+        at = earlier(at, r->started_us + r->config.source.initial_delay_us);
+    return at;
+}
+
+static int64_t wake_of_relay(const struct relay *r)
+{
+    int64_t at = wake_of_source(r);
+    if (r->sink != NULL)
+        at = earlier(at, r->sink->wake_us);
+    if (r->is_down && !r->is_probing)
+        at = earlier(at, r->sink_retry_us);
+    at = earlier(at, r->timeout_check_us);
+    if (r->stopping || r->failed)
+        at = earlier(at, r->stop_us);
+    if (r->config.once)
+        at = earlier(at, r->now.mono_us + 100000);
+    return at;
+}
+
+enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64_t *ret_wake_us,
+                                      struct outrider_error *err)
+{
+    r->now = now;
+    if (r->started_us < 0)
+        r->started_us = now.mono_us;
+    bool progress = r->state == RELAY_RUNNING;
+    for (int round = 0; progress && round < ROUNDS_PER_STEP && !r->failed; round++) {
+        outrider__relay_sink_connect(r);
+        outrider__relay_void_collect(r);
+        outrider__relay_source_connect(r);
+        progress = outrider__relay_source_poll(r);
+        progress |= outrider__relay_sink_poll(r);
+        outrider__relay_sink_check(r);
+        progress |= outrider__relay_submit(r);
+        progress |= outrider__relay_start_settles(r);
+        progress |= outrider__relay_source_start(r);
+        if (!progress && r->needs_flush && r->sink != NULL) {
+            r->needs_flush = false;
+            r->sink->ops->flush(r->sink, now);
+        }
+    }
+    if (r->state == RELAY_RUNNING && (r->failed || r->is_final))
+        (void)outrider__relay_source_poll(r);
+    if (r->state == RELAY_RUNNING) {
+        check_once(r);
+        check_stop(r);
+    }
+    if (r->state == RELAY_FAILED && err != NULL)
+        *err = r->error;
+    *ret_wake_us = progress ? now.mono_us : wake_of_relay(r);
+    return r->state;
+}
+
+int outrider__relay_fds(struct relay *r, struct pollfd *ret_fds, int max)
+{
+    int n = 0;
+    if (r->source != NULL && r->source->ops->fds != NULL)
+        n += r->source->ops->fds(r->source, ret_fds, max);
+    if (r->sink != NULL && r->sink->ops->fds != NULL)
+        n += r->sink->ops->fds(r->sink, ret_fds + n, max - n);
+    return n;
+}
+
+const struct relay_stats *outrider__relay_stats(const struct relay *r)
+{
+    return &r->stats;
+}
+
+const struct source *outrider__relay_source(const struct relay *r)
+{
+    return r->source;
+}
+
+const struct sink *outrider__relay_sink(const struct relay *r)
+{
+    return r->sink;
+}

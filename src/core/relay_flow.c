@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/* Events on their way: into their lanes, to the sink, and to an outcome. */
+#include "core/relay_internal.h"
+#include "core/retry.h"
+#include "base/failpoint.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static void ready_push(struct relay *r, struct event *e)
+{
+    e->stage = STAGE_READY;
+    e->ready_next = NULL;
+    e->ready_prev = r->ready_tail;
+    if (r->ready_tail != NULL)
+        r->ready_tail->ready_next = e;
+    else
+        r->ready_head = e;
+    r->ready_tail = e;
+}
+
+static void ready_remove(struct relay *r, struct event *e)
+{
+    *(e->ready_prev != NULL ? &e->ready_prev->ready_next : &r->ready_head) = e->ready_next;
+    *(e->ready_next != NULL ? &e->ready_next->ready_prev : &r->ready_tail) = e->ready_prev;
+    e->ready_next = e->ready_prev = NULL;
+}
+
+static bool same_partition(const struct event *a, const struct event *b)
+{
+    return a->delivery.partition == b->delivery.partition &&
+           bytes_eq(a->delivery.topic, b->delivery.topic);
+}
+
+/* Whether e may be offered while others of its lane, the last of them `last`,
+ * are on their way. Contract: relay.h (2). */
+static bool may_follow(const struct relay *r, const struct event *e, const struct event *last)
+{
+    return !e->is_doomed && r->sink != NULL && r->sink->lane_depth == 0 &&
+           r->config.retry.on_dead == ON_DEAD_SKIP && last != NULL && !last->is_dead_letter &&
+           same_partition(e, last);
+}
+
+/* Whether the lane, as far as this process knows and the database did not when
+ * the event was read, has parked events before it. */
+static bool lane_is_parked(const struct event *e)
+{
+    const struct lane *l = e->lane;
+    if (l == NULL)
+        return false;
+    if (e->is_parked)
+        return l->released == e->batch;
+    return l->n_unsettled_parks > 0 || e->batch->fetch_no < l->parked_until;
+}
+
+static void resolve(struct relay *r, struct event *e, enum outcome outcome)
+{
+    assert(e->stage != STAGE_DONE);
+    if (e->stage == STAGE_READY)
+        ready_remove(r, e);
+    struct lane *l = e->lane;
+    if (l != NULL) {
+        bool offered = e->stage == STAGE_READY || e->stage == STAGE_IN_FLIGHT;
+        l->n_outstanding -= offered;
+        outrider__lane_remove(e);
+        bool blocks = outcome == OUTCOME_PARKED || outcome == OUTCOME_QUEUED ||
+                      (outcome == OUTCOME_DEAD && r->config.retry.on_dead == ON_DEAD_BLOCK);
+        if (blocks && !e->is_parked) {
+            e->blocks_lane = true;
+            l->n_unsettled_parks++;
+        }
+        if (e->is_parked && (blocks || outcome == OUTCOME_RELEASED))
+            l->released = e->batch;
+    }
+    e->stage = STAGE_DONE;
+    e->outcome = outcome;
+    e->batch->n_done++;
+    r->stats.outcomes[outcome]++;
+    if (r->observer.event != NULL && (outcome != OUTCOME_DELIVERED || r->observer.wants_delivered))
+        r->observer.event(r->observer.ctx, e);
+}
+
+static void queue_behind(struct relay *r, struct event *e)
+{
+    resolve(r, e, e->is_parked ? OUTCOME_RELEASED : OUTCOME_QUEUED);
+}
+
+/* The lane stops: everything from e on that the sink does not hold queues.
+ * What it does hold is decided when it comes back. */
+static void lane_block(struct relay *r, struct event *e)
+{
+    for (struct event *next; e != NULL; e = next) {
+        next = e->lane_next;
+        if (e->stage != STAGE_IN_FLIGHT && !e->is_dead_letter && lane_is_parked(e))
+            queue_behind(r, e);
+    }
+}
+
+static void keep_failure(struct event *e, const struct outrider_error *why)
+{
+    if (why == NULL || why == e->failure)
+        return;
+    struct outrider_error *copy = outrider__arena_alloc(&e->batch->arena, sizeof *copy);
+    if (copy != NULL) {
+        *copy = *why;
+        e->failure = copy;
+    }
+}
+
+/* Turns the delivery into the dead letter's, where one is to be published. */
+static bool make_dead_letter(struct relay *r, struct event *e)
+{
+    struct outrider_error ignored;
+    const char *topic = r->config.dead_letter.topic;
+    if (topic == NULL || *topic == '\0' || e->is_dead_letter || e->is_oversize || e->is_malformed ||
+        r->sink == NULL || e->failure == NULL)
+        return false;
+    if (outrider__router_dead_letter(r->router, e, topic, e->failure, r->sink->wants_headers,
+                                     &ignored) < 0)
+        return false;
+    e->is_dead_letter = true;
+    return true;
+}
+
+/* The event dies: the lane goes on behind it, or stops. */
+static void resolve_dead(struct relay *r, struct event *e)
+{
+    struct event *behind = e->lane_next;
+    resolve(r, e, OUTCOME_DEAD);
+    if (e->lane != NULL && r->config.retry.on_dead == ON_DEAD_BLOCK)
+        lane_block(r, behind);
+}
+
+static void lane_release(struct relay *r, struct lane *l)
+{
+    while (l->next_waiting != NULL) {
+        struct event *e = l->next_waiting;
+        if (e->stage != STAGE_WAITING) {
+            l->next_waiting = e->lane_next;
+            continue;
+        }
+        if (l->n_outstanding > 0 && !may_follow(r, e, e->lane_prev))
+            return;
+        if (e->is_doomed && !e->is_dead_letter && !make_dead_letter(r, e)) {
+            resolve_dead(r, e);
+            continue;
+        }
+        l->next_waiting = e->lane_next;
+        l->n_outstanding++;
+        ready_push(r, e);
+    }
+}
+
+/* resolve(), and what follows from it for the lane. */
+static void finish(struct relay *r, struct event *e, enum outcome outcome)
+{
+    struct lane *l = e->lane;
+    struct event *behind = e->lane_next;
+    if (outcome == OUTCOME_DEAD)
+        resolve_dead(r, e);
+    else
+        resolve(r, e, outcome);
+    if (l == NULL)
+        return;
+    if (outcome == OUTCOME_PARKED)
+        lane_block(r, behind);
+    lane_release(r, l);
+}
+
+/* Offered to the sink and failed for good. */
+static void die(struct relay *r, struct event *e, const struct outrider_error *why)
+{
+    keep_failure(e, why);
+    if (make_dead_letter(r, e))
+        ready_push(r, e);
+    else
+        finish(r, e, OUTCOME_DEAD);
+}
+
+/* Never to be offered: dies when the lane has come to it. */
+static void doom(struct relay *r, struct event *e, const struct outrider_error *why)
+{
+    keep_failure(e, why);
+    if (e->lane == NULL) {
+        die(r, e, why);
+        return;
+    }
+    e->is_doomed = true;
+    lane_release(r, e->lane);
+}
+
+static void fail_attempt(struct relay *r, struct event *e, const struct outrider_error *why)
+{
+    e->attempts++;
+    if (r->config.replay || e->attempts >= (uint32_t)r->config.retry.max_attempts) {
+        die(r, e, why);
+        return;
+    }
+    keep_failure(e, why);
+    e->next_attempt_us =
+        r->now.wall_us + outrider__retry_delay_us(&r->config, e->attempts, relay_random01(r));
+    finish(r, e, OUTCOME_PARKED);
+}
+
+static bool is_expired(const struct relay *r, const struct event *e)
+{
+    return e->expires_at_us != 0 && e->expires_at_us <= r->now.wall_us;
+}
+
+static void admit_event(struct relay *r, struct event *e)
+{
+    struct outrider_error err;
+    if (is_expired(r, e)) {
+        resolve(r, e, OUTCOME_EXPIRED);
+        return;
+    }
+    if (!e->is_malformed && !outrider__router_selects(r->router, e)) {
+        resolve(r, e, OUTCOME_SKIPPED);
+        return;
+    }
+    if (r->config.ordered) {
+        e->lane = outrider__lane_get(&r->lanes, event_key(e));
+        outrider__lane_append(e->lane, e);
+        if (!r->config.replay && ((!e->is_parked && e->is_blocked) || lane_is_parked(e))) {
+            queue_behind(r, e);
+            return;
+        }
+    }
+    if (e->is_malformed) {
+        doom(r, e, e->failure);
+    } else if (e->is_oversize) {
+        outrider__fail(&err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                       "payload of %zu bytes is above max_payload (%lld)", e->payload_len,
+                       (long long)r->config.source.max_payload);
+        doom(r, e, &err);
+    } else if (outrider__router_route(r->router, e, r->sink == NULL || r->sink->wants_headers,
+                                      &err) < 0) {
+        e->attempts++;
+        doom(r, e, &err);
+    } else if (e->lane == NULL) {
+        ready_push(r, e);
+    } else {
+        lane_release(r, e->lane);
+    }
+}
+
+void outrider__relay_admit(struct relay *r, struct batch *b)
+{
+    r->stats.fetched += b->is_parked ? 0 : b->n;
+    r->stats.retries += b->is_parked ? b->n : 0;
+    for (size_t i = 0; i < b->n; i++)
+        admit_event(r, &b->events[i]);
+}
+
+#define SUBMIT_AT_ONCE 256
+
+bool outrider__relay_submit(struct relay *r)
+{
+    struct delivery *offer[SUBMIT_AT_ONCE];
+    bool progress = false;
+    if (r->sink == NULL || r->is_final || (r->is_down && !r->is_probing))
+        return false;
+    while (r->ready_head != NULL) {
+        size_t n = 0;
+        for (struct event *e = r->ready_head, *next; e != NULL && n < SUBMIT_AT_ONCE; e = next) {
+            next = e->ready_next;
+            if (is_expired(r, e) && !e->is_dead_letter)
+                finish(r, e, OUTCOME_EXPIRED);
+            else
+                offer[n++] = &e->delivery;
+        }
+        if (n == 0)
+            continue;
+        size_t taken = r->sink->ops->submit(r->sink, offer, n, r->now);
+        for (size_t i = 0; i < taken; i++) {
+            struct event *e = event_of(offer[i]);
+            ready_remove(r, e);
+            e->stage = STAGE_IN_FLIGHT;
+            e->submitted_us = r->now.mono_us;
+            e->is_cancelled = false;
+            e->batch->n_in_flight++;
+        }
+        r->stats.in_flight += taken;
+        r->needs_flush |= taken > 0;
+        progress |= taken > 0;
+        if (taken < n)
+            break;
+    }
+    return progress;
+}
+
+/* Back into its lane (or the unordered heap of a batch), to be offered again. */
+static void put_back(struct relay *r, struct event *e)
+{
+    struct lane *l = e->lane;
+    e->stage = STAGE_WAITING;
+    if (l == NULL)
+        return;
+    l->n_outstanding--;
+    if (!e->is_dead_letter && lane_is_parked(e)) {
+        struct event *behind = e->lane_next;
+        queue_behind(r, e);
+        lane_block(r, behind);
+        return;
+    }
+    /* What is ready behind it must not overtake it. */
+    for (struct event *f = e->lane_next; f != NULL; f = f->lane_next) {
+        if (f->stage != STAGE_READY)
+            continue;
+        ready_remove(r, f);
+        f->stage = STAGE_WAITING;
+        l->n_outstanding--;
+    }
+    l->next_waiting = l->head;
+}
+
+static void take_back_ready(struct relay *r)
+{
+    while (r->ready_head != NULL) {
+        struct event *e = r->ready_head;
+        ready_remove(r, e);
+        put_back(r, e);
+    }
+}
+
+static void sink_down(struct relay *r, const struct outrider_error *why)
+{
+    bool was_down = r->is_down;
+    if (was_down && !r->is_probing && r->now.mono_us < r->sink_retry_us)
+        return; /* one more of the same outage */
+    r->is_down = true;
+    r->is_probing = false;
+    r->down_error = *why;
+    r->sink_retry_us = r->now.mono_us + outrider__backoff_us(r->sink_failures, relay_random01(r));
+    r->sink_failures++;
+    take_back_ready(r);
+    if (!was_down)
+        relay_note(r, NOTE_SINK_DOWN, 0, why);
+}
+
+static void sink_up(struct relay *r)
+{
+    if (r->is_down || r->is_stalled)
+        relay_note(r, NOTE_SINK_UP, 0, NULL);
+    r->is_down = r->is_stalled = r->is_probing = false;
+    r->sink_failures = 0;
+}
+
+void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
+                             const struct outrider_error *why)
+{
+    struct relay *r = ctx;
+    struct event *e = event_of(d);
+    assert(e->stage == STAGE_IN_FLIGHT);
+    e->batch->n_in_flight--;
+    r->stats.in_flight--;
+    /* What was on its way before the outage does not end it: only what was
+     * offered since tells that the receiver is back. */
+    bool answered = result == SINK_DELIVERED || result == SINK_RETRY || result == SINK_DEAD;
+    if (answered && (r->is_down ? r->is_probing : r->is_stalled))
+        sink_up(r);
+    else if (result == SINK_DOWN)
+        sink_down(r, why);
+    if (e->batch->state == BATCH_VOID) {
+        e->stage = STAGE_DONE;
+        return;
+    }
+    if (result == SINK_DELIVERED) {
+        finish(r, e, e->is_dead_letter ? OUTCOME_DEAD : OUTCOME_DELIVERED);
+    } else if (result == SINK_DOWN) {
+        put_back(r, e);
+    } else if (result == SINK_UNTRIED) {
+        put_back(r, e);
+        if (e->stage == STAGE_WAITING && !(r->is_down && !r->is_probing)) {
+            if (e->lane != NULL)
+                lane_release(r, e->lane);
+            else
+                ready_push(r, e);
+        }
+    } else if (result == SINK_STOP) {
+        relay_fail(r, why);
+        put_back(r, e);
+    } else if (e->is_dead_letter) {
+        finish(r, e, OUTCOME_DEAD); /* it is dead already; why it cannot be told is not its story */
+    } else if (result == SINK_RETRY) {
+        fail_attempt(r, e, why);
+    } else {
+        e->attempts++;
+        die(r, e, why);
+    }
+}
+
+void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why)
+{
+    if (r->sink != NULL) {
+        r->sink->ops->close(r->sink);
+        free(r->sink);
+        r->sink = NULL;
+    }
+    for (int i = 0; i < RELAY_BATCHES; i++) {
+        struct batch *b = &r->batches[i];
+        for (size_t k = 0; k < b->n; k++) {
+            struct event *e = &b->events[k];
+            if (e->stage != STAGE_IN_FLIGHT)
+                continue;
+            b->n_in_flight--;
+            r->stats.in_flight--;
+            if (b->state == BATCH_VOID)
+                e->stage = STAGE_DONE;
+            else
+                put_back(r, e);
+        }
+    }
+    if (why != NULL)
+        sink_down(r, why);
+}
+
+void outrider__relay_sink_connect(struct relay *r)
+{
+    struct outrider_error err;
+    if (r->sink != NULL || r->failed || r->now.mono_us < r->sink_retry_us)
+        return;
+    struct sink *s = calloc(1, r->sink_ops->size);
+    if (s == NULL)
+        return;
+    s->ops = r->sink_ops;
+    s->settled = outrider__relay_settled;
+    s->settled_ctx = r;
+    s->wake_us = CLOCK_NEVER;
+    if (s->ops->open(s, &r->config, r->now, &err) < 0) {
+        s->ops->close(s);
+        free(s);
+        if (err.disposition == OUTRIDER_RETRY)
+            sink_down(r, &err);
+        else
+            relay_fail(r, &err);
+        return;
+    }
+    r->sink = s;
+}
+
+bool outrider__relay_sink_poll(struct relay *r)
+{
+    struct outrider_error err;
+    if (r->sink == NULL)
+        return false;
+    size_t before = r->stats.in_flight;
+    if (r->sink->ops->poll(r->sink, r->now, &err) < 0) {
+        if (err.disposition == OUTRIDER_RETRY)
+            outrider__relay_sink_drop(r, &err);
+        else
+            relay_fail(r, &err);
+        return false;
+    }
+    return r->stats.in_flight != before;
+}
+
+/* Ends an outage's pause: offers everything again, in order. */
+static void probe_sink(struct relay *r)
+{
+    r->is_probing = true;
+    for (size_t i = 0; i <= r->n_fifo; i++) {
+        struct batch *b = i < r->n_fifo ? r->fifo[i] : &r->batches[0];
+        if (b->state != BATCH_LIVE)
+            continue;
+        for (size_t k = 0; k < b->n; k++) {
+            struct event *e = &b->events[k];
+            if (e->stage != STAGE_WAITING)
+                continue;
+            if (e->lane != NULL)
+                lane_release(r, e->lane);
+            else
+                ready_push(r, e);
+        }
+    }
+}
+
+static void check_timeouts(struct relay *r)
+{
+    int64_t timeout = r->config.sink.send_timeout_us;
+    r->timeout_check_us = CLOCK_NEVER;
+    if (timeout <= 0 || r->sink == NULL)
+        return;
+    bool late = false;
+    for (int i = 0; i < RELAY_BATCHES; i++) {
+        struct batch *b = &r->batches[i];
+        for (size_t k = 0; b->n_in_flight > 0 && k < b->n; k++) {
+            struct event *e = &b->events[k];
+            if (e->stage != STAGE_IN_FLIGHT || e->is_cancelled)
+                continue;
+            int64_t deadline = e->submitted_us + timeout;
+            if (deadline > r->now.mono_us) {
+                if (deadline < r->timeout_check_us)
+                    r->timeout_check_us = deadline;
+                continue;
+            }
+            late = true;
+            e->is_cancelled = true;
+            if (r->sink->ops->cancel != NULL)
+                r->sink->ops->cancel(r->sink, &e->delivery);
+        }
+    }
+    if (late && r->sink->ops->cancel == NULL && !r->is_down && !r->is_stalled) {
+        struct outrider_error err;
+        outrider__fail(&err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
+                       "no answer within send_timeout; still waiting");
+        r->is_stalled = true;
+        relay_note(r, NOTE_SINK_DOWN, 0, &err);
+    }
+}
+
+void outrider__relay_sink_check(struct relay *r)
+{
+    if (r->is_down && !r->is_probing && r->sink != NULL && r->stats.in_flight == 0 &&
+        r->now.mono_us >= r->sink_retry_us)
+        probe_sink(r);
+    if (r->stats.in_flight == 0)
+        r->timeout_check_us = CLOCK_NEVER;
+    else if (r->timeout_check_us == CLOCK_NEVER || r->now.mono_us >= r->timeout_check_us)
+        check_timeouts(r);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the engine's files share: relay.c (the life of a pipeline),
+ * relay_flow.c (events on their way through lanes and sink), relay_ops.c
+ * (operations of the source). Nobody else includes this.
+ */
+#ifndef CORE_RELAY_INTERNAL_H
+#define CORE_RELAY_INTERNAL_H
+
+#include "core/lane.h"
+#include "core/relay.h"
+
+/* Batches of new events in memory; one more holds parked rows. Three let the
+ * source read while the sink writes and the batch before is being settled. */
+#define RELAY_NEW_BATCHES 3
+#define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
+
+enum batch_state {
+    BATCH_FREE,
+    BATCH_FETCHING, /* the source fills it */
+    BATCH_LIVE,     /* its events are on their way */
+    BATCH_SETTLING, /* the source makes it durable */
+    BATCH_VOID      /* forgotten; waits for the sink to give its deliveries back */
+};
+
+struct relay {
+    struct pipeline_config config;
+    struct router *router;
+    struct relay_observer observer;
+    struct relay_stats stats;
+    struct instant now;
+    uint64_t random;
+
+    /* Source. */
+    const struct source_ops *source_ops;
+    struct source *source; /* open, or NULL */
+    uint32_t source_failures;
+    int64_t source_retry_us;
+    bool was_active, standby_noted;
+    uint64_t op_no; /* operations started or completed so far */
+    size_t n_ops;   /* under way */
+    struct source_op mark_op, cleanup_op;
+    bool mark_busy, cleanup_busy, fetch_busy;
+    struct source_op ops[RELAY_BATCHES];
+
+    /* Batches: batches[0] holds parked rows; the others go round in order. */
+    struct batch batches[RELAY_BATCHES];
+    struct batch *fifo[RELAY_NEW_BATCHES]; /* not free ones, oldest first */
+    size_t n_fifo;
+    struct lane_table lanes;
+
+    /* Sink. */
+    const struct sink_ops *sink_ops;
+    struct sink *sink; /* open, or NULL */
+    struct event *ready_head, *ready_tail;
+    bool needs_flush;
+    bool is_down;    /* an outage: offers nothing until retry_us */
+    bool is_probing; /* offered again since; one delivery ends the outage */
+    bool is_stalled; /* reported as an outage because it does not answer */
+    uint32_t sink_failures;
+    int64_t sink_retry_us;
+    int64_t timeout_check_us;
+    int64_t down_since_us; /* for --once: since when it is down, 0 if it is not */
+    struct outrider_error down_error;
+
+    /* Clean-up. */
+    int64_t cleanup_us; /* monotonic: next portion */
+    uint64_t cleanup_removed;
+    int64_t parked_not_before_us;
+
+    /* Life. */
+    int64_t started_us;
+    int64_t once_wall_us;
+    bool mark_started, once_parked_done;
+    bool stopping, is_final; /* is_final: the last settle was started */
+    int64_t stop_us;
+    bool failed;
+    struct outrider_error error;
+    enum relay_state state;
+};
+
+static inline double relay_random01(struct relay *r)
+{
+    r->random ^= r->random << 13;
+    r->random ^= r->random >> 7;
+    r->random ^= r->random << 17;
+    return (double)(r->random >> 11) / 9007199254740992.0;
+}
+
+static inline void relay_note(struct relay *r, enum relay_note note, uint64_t count,
+                              const struct outrider_error *why)
+{
+    if (r->observer.note != NULL)
+        r->observer.note(r->observer.ctx, note, count, why);
+}
+
+/* The pipeline cannot go on. */
+static inline void relay_fail(struct relay *r, const struct outrider_error *why)
+{
+    if (!r->failed) {
+        r->failed = true;
+        r->error = *why;
+    }
+}
+
+/* relay_flow.c */
+void outrider__relay_admit(struct relay *r, struct batch *b);
+bool outrider__relay_submit(struct relay *r);
+bool outrider__relay_sink_poll(struct relay *r);
+void outrider__relay_sink_connect(struct relay *r);
+void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why);
+void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
+                             const struct outrider_error *why);
+void outrider__relay_sink_check(struct relay *r);
+
+/* relay_ops.c */
+bool outrider__relay_source_poll(struct relay *r);
+bool outrider__relay_source_start(struct relay *r);
+bool outrider__relay_start_settles(struct relay *r);
+void outrider__relay_source_connect(struct relay *r);
+void outrider__relay_source_drop(struct relay *r, const struct outrider_error *why);
+void outrider__relay_void_collect(struct relay *r);
+void outrider__relay_settle_final(struct relay *r);
+bool outrider__relay_has_void(const struct relay *r);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+/* The source's operations: fetching, settling, cleaning up, and losing it. */
+#include "core/relay_internal.h"
+#include "core/retry.h"
+#include "base/failpoint.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define PARKED_PAUSE_US 100000 /* after a fetch of due rows that found none */
+
+static bool start_op(struct relay *r, struct source_op *op, enum source_op_kind kind,
+                     struct batch *b)
+{
+    struct outrider_error err;
+    *op = (struct source_op){.kind = kind, .batch = b, .now_wall_us = r->now.wall_us};
+    if (kind == SOURCE_FETCH_PARKED && r->config.once)
+        op->now_wall_us = r->once_wall_us;
+    r->op_no++;
+    if (b != NULL && kind != SOURCE_SETTLE)
+        b->fetch_no = r->op_no;
+    if (r->source->ops->start(r->source, op, &err) < 0) {
+        outrider__relay_source_drop(r, &err);
+        return false;
+    }
+    r->n_ops++;
+    return true;
+}
+
+static struct batch *free_batch(struct relay *r)
+{
+    for (int i = 1; i < RELAY_BATCHES; i++)
+        if (r->batches[i].state == BATCH_FREE)
+            return &r->batches[i];
+    return NULL;
+}
+
+static bool start_fetch(struct relay *r)
+{
+    struct batch *b = free_batch(r);
+    if (b == NULL || r->fetch_busy || !r->source->ready)
+        return false;
+    if (r->config.once && (!r->mark_started || r->mark_busy || r->source->mark_reached))
+        return false;
+    (void)FAILPOINT("relay.before_fetch");
+    b->state = BATCH_FETCHING;
+    b->is_parked = false;
+    r->fifo[r->n_fifo++] = b;
+    r->fetch_busy = true;
+    return start_op(r, &r->ops[b - r->batches], SOURCE_FETCH, b);
+}
+
+static bool parked_are_due(const struct relay *r)
+{
+    if (r->config.replay)
+        return false;
+    if (r->config.once)
+        return !r->once_parked_done && r->mark_started && !r->mark_busy;
+    return r->source->parked_due_us <= r->now.wall_us && r->now.mono_us >= r->parked_not_before_us;
+}
+
+static bool start_fetch_parked(struct relay *r)
+{
+    struct batch *b = &r->batches[0];
+    if (b->state != BATCH_FREE || !parked_are_due(r))
+        return false;
+    b->state = BATCH_FETCHING;
+    b->is_parked = true;
+    return start_op(r, &r->ops[0], SOURCE_FETCH_PARKED, b);
+}
+
+static bool start_cleanup(struct relay *r)
+{
+    if (r->cleanup_busy || r->config.once || r->config.replay ||
+        r->config.cleanup.retention_us <= 0 || r->now.mono_us < r->cleanup_us)
+        return false;
+    r->cleanup_busy = true;
+    return start_op(r, &r->cleanup_op, SOURCE_CLEANUP, NULL);
+}
+
+bool outrider__relay_source_start(struct relay *r)
+{
+    bool progress = false;
+    if (r->source == NULL || !r->source->active || r->stopping || r->failed)
+        return false;
+    if (r->now.mono_us < r->started_us + r->config.source.initial_delay_us)
+        return false;
+    if (r->config.once && !r->mark_started) {
+        r->mark_started = r->mark_busy = true;
+        r->once_wall_us = r->now.wall_us;
+        progress |= start_op(r, &r->mark_op, SOURCE_MARK, NULL);
+    }
+    /* In an outage what is in memory is enough: nothing of it moves. */
+    if (r->source != NULL && !(r->is_down && !r->is_probing)) {
+        progress |= start_fetch_parked(r);
+        progress |= r->source != NULL && start_fetch(r);
+    }
+    if (r->source != NULL)
+        progress |= start_cleanup(r);
+    return progress;
+}
+
+static void fifo_remove_first(struct relay *r)
+{
+    r->n_fifo--;
+    for (size_t i = 0; i < r->n_fifo; i++)
+        r->fifo[i] = r->fifo[i + 1];
+}
+
+static void fifo_remove_last(struct relay *r)
+{
+    r->n_fifo--;
+}
+
+static void free_the_batch(struct batch *b)
+{
+    outrider__batch_reset(b);
+    b->state = BATCH_FREE;
+}
+
+static void fetched(struct relay *r, struct batch *b)
+{
+    (void)FAILPOINT("relay.after_fetch");
+    if (!b->is_parked)
+        r->fetch_busy = false;
+    if (b->n > 0) {
+        b->state = BATCH_LIVE;
+        outrider__relay_admit(r, b);
+        return;
+    }
+    if (b->is_parked) {
+        r->once_parked_done = true;
+        r->parked_not_before_us = r->now.mono_us + PARKED_PAUSE_US;
+    } else {
+        /* Fetches complete in order, and only one is under way: it is the last. */
+        assert(r->fifo[r->n_fifo - 1] == b);
+        fifo_remove_last(r);
+    }
+    free_the_batch(b);
+}
+
+/* The batch is durable: the database answers for its lanes from now on. */
+static void settled(struct relay *r, struct batch *b)
+{
+    (void)FAILPOINT("relay.after_settle");
+    r->stats.settles++;
+    r->op_no++;
+    if (r->is_final) {
+        /* It may be settled in part only, and the sink may still hold some of it. */
+        b->state = BATCH_VOID;
+        return;
+    }
+    for (size_t i = 0; i < b->n; i++) {
+        struct event *e = &b->events[i];
+        struct lane *l = e->lane;
+        if (l == NULL)
+            continue;
+        if (b->is_parked)
+            l->released = NULL;
+        else if (e->blocks_lane && --l->n_unsettled_parks == 0)
+            l->parked_until = r->op_no;
+        outrider__lane_unref(&r->lanes, l);
+    }
+    if (r->observer.settled != NULL)
+        r->observer.settled(r->observer.ctx, b);
+    r->once_parked_done = false;
+    if (!b->is_parked)
+        fifo_remove_first(r);
+    free_the_batch(b);
+}
+
+static void cleaned(struct relay *r, const struct source_op *op)
+{
+    r->cleanup_busy = false;
+    r->cleanup_removed += op->removed;
+    r->stats.removed += op->removed;
+    if (op->more) {
+        r->cleanup_us = r->now.mono_us + r->config.cleanup.pause_us;
+        return;
+    }
+    r->cleanup_us = r->now.mono_us + r->config.cleanup.every_us;
+    if (r->cleanup_removed > 0)
+        relay_note(r, NOTE_CLEANUP, r->cleanup_removed, NULL);
+    r->cleanup_removed = 0;
+}
+
+static void completed(struct relay *r, struct source_op *op)
+{
+    r->n_ops--;
+    switch (op->kind) {
+    case SOURCE_MARK:
+        r->mark_busy = false;
+        break;
+    case SOURCE_FETCH:
+    case SOURCE_FETCH_PARKED:
+        fetched(r, op->batch);
+        break;
+    case SOURCE_SETTLE:
+        settled(r, op->batch);
+        break;
+    case SOURCE_CLEANUP:
+        cleaned(r, op);
+        break;
+    }
+}
+
+bool outrider__relay_source_poll(struct relay *r)
+{
+    struct outrider_error err;
+    bool progress = false;
+    if (r->source == NULL)
+        return false;
+    for (;;) {
+        struct source_op *done = NULL;
+        if (r->source->ops->poll(r->source, r->now, &done, &err) < 0) {
+            outrider__relay_source_drop(r, &err);
+            return false;
+        }
+        if (done == NULL)
+            break;
+        completed(r, done);
+        progress = true;
+    }
+    if (r->source->active && !r->was_active) {
+        r->was_active = true;
+        r->standby_noted = false;
+        r->source_failures = 0;
+        relay_note(r, NOTE_SOURCE_CONNECTED, 0, NULL);
+        progress = true;
+    } else if (!r->source->active && r->source->waiting_for[0] != '\0' && !r->standby_noted) {
+        outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "%s", r->source->waiting_for);
+        r->standby_noted = true;
+        relay_note(r, NOTE_STANDBY, 0, &err);
+    }
+    return progress;
+}
+
+bool outrider__relay_start_settles(struct relay *r)
+{
+    bool progress = false;
+    if (r->source == NULL || !r->source->active || r->is_final)
+        return false;
+    struct batch *parked = &r->batches[0];
+    for (size_t i = 0; i <= r->n_fifo; i++) {
+        struct batch *b = i < r->n_fifo ? r->fifo[i] : parked;
+        if (b->state == BATCH_SETTLING)
+            continue;
+        bool is_done = b->state == BATCH_LIVE && b->n_done == b->n;
+        if (!is_done && b != parked) {
+            /* Later ones wait for this one; the parked rows do not. */
+            i = r->n_fifo - 1;
+            continue;
+        }
+        if (!is_done)
+            continue;
+        assert(b->n_in_flight == 0);
+        (void)FAILPOINT("relay.before_settle");
+        b->n_settle = b->n;
+        b->state = BATCH_SETTLING;
+        if (!start_op(r, &r->ops[b - r->batches], SOURCE_SETTLE, b))
+            return false;
+        progress = true;
+    }
+    return progress;
+}
+
+/* The end of the patience of a stop: what is done is settled, as far as it
+ * reaches without a hole; the rest is read again by whoever comes next. */
+void outrider__relay_settle_final(struct relay *r)
+{
+    r->is_final = true;
+    if (r->source == NULL || !r->source->active)
+        return;
+    bool whole = true;
+    for (size_t i = 0; i < r->n_fifo && whole; i++) {
+        struct batch *b = r->fifo[i];
+        if (b->state == BATCH_SETTLING)
+            continue;
+        if (b->state != BATCH_LIVE)
+            break;
+        size_t n = 0;
+        while (n < b->n && b->events[n].stage == STAGE_DONE)
+            n++;
+        whole = n == b->n;
+        b->n_settle = n;
+        if (n == 0)
+            break;
+        b->state = BATCH_SETTLING;
+        if (!start_op(r, &r->ops[b - r->batches], SOURCE_SETTLE, b))
+            return;
+    }
+    struct batch *b = &r->batches[0];
+    if (b->state != BATCH_LIVE || b->n == 0)
+        return;
+    for (size_t i = 0; i < b->n; i++)
+        if (b->events[i].stage != STAGE_DONE)
+            b->events[i].outcome = OUTCOME_RELEASED;
+    b->n_settle = b->n;
+    b->state = BATCH_SETTLING;
+    (void)start_op(r, &r->ops[0], SOURCE_SETTLE, b);
+}
+
+bool outrider__relay_has_void(const struct relay *r)
+{
+    for (int i = 0; i < RELAY_BATCHES; i++)
+        if (r->batches[i].state == BATCH_VOID)
+            return true;
+    return false;
+}
+
+void outrider__relay_void_collect(struct relay *r)
+{
+    for (int i = 0; i < RELAY_BATCHES; i++)
+        if (r->batches[i].state == BATCH_VOID && r->batches[i].n_in_flight == 0)
+            free_the_batch(&r->batches[i]);
+}
+
+void outrider__relay_source_drop(struct relay *r, const struct outrider_error *why)
+{
+    if (r->source != NULL) {
+        r->source->ops->close(r->source);
+        free(r->source);
+        r->source = NULL;
+    }
+    r->ready_head = r->ready_tail = NULL;
+    for (int i = 0; i < RELAY_BATCHES; i++) {
+        struct batch *b = &r->batches[i];
+        if (b->state == BATCH_FREE)
+            continue;
+        if (b->state == BATCH_FETCHING)
+            b->n = 0;
+        for (size_t k = 0; k < b->n; k++)
+            b->events[k].lane = NULL;
+        b->state = BATCH_VOID;
+    }
+    outrider__lanes_clear(&r->lanes);
+    outrider__relay_void_collect(r);
+    r->n_fifo = 0;
+    r->n_ops = 0;
+    r->mark_busy = r->cleanup_busy = r->fetch_busy = false;
+    r->mark_started = false;
+    r->once_parked_done = false;
+    r->was_active = false;
+    if (why == NULL)
+        return;
+    if (why->disposition != OUTRIDER_RETRY) {
+        relay_fail(r, why);
+        return;
+    }
+    r->stats.reconnects++;
+    r->source_retry_us =
+        r->now.mono_us + outrider__backoff_us(r->source_failures, relay_random01(r));
+    if (r->source_failures == 0 || why->code == OUTRIDER_FENCED)
+        relay_note(r, NOTE_SOURCE_LOST, 0, why);
+    r->source_failures++;
+    r->error = *why;
+}
+
+void outrider__relay_source_connect(struct relay *r)
+{
+    struct outrider_error err;
+    if (r->source != NULL || r->failed || r->stopping || r->now.mono_us < r->source_retry_us ||
+        outrider__relay_has_void(r))
+        return;
+    struct source *s = calloc(1, r->source_ops->size);
+    if (s == NULL)
+        return;
+    s->ops = r->source_ops;
+    s->parked_due_us = s->wake_us = CLOCK_NEVER;
+    r->source = s;
+    if (s->ops->open(s, &r->config, r->now, &err) < 0)
+        outrider__relay_source_drop(r, &err);
+}

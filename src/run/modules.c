@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+#include "run/modules.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "sink/builtin.h"
+
+#ifndef OUTRIDER_MODULE_DIR
+#define OUTRIDER_MODULE_DIR "/usr/local/lib/outrider"
+#endif
+
+#define MODULES_MAX 32
+#define NAME_MAX_LEN 31
+#define DIRS_MAX 16
+
+static const struct sink_ops *const builtin_sinks[] = {
+    &outrider__sink_file,
+    &outrider__sink_null,
+    &outrider__sink_stdout,
+};
+
+enum role { ROLE_SOURCE = 1, ROLE_SINK = 2 };
+
+/* Schemes that we know, whether or not this build has them: a module may serve
+ * several, and a missing one can be explained. */
+static const struct known {
+    const char *scheme, *module;
+    enum role role;
+    const char *library; /* what a build needs to have it */
+} known_schemes[] = {
+    {"sqlite", "sqlite", ROLE_SOURCE, "libsqlite3"},
+    {"postgresql", "postgres", ROLE_SOURCE, "libpq"},
+    {"postgres", "postgres", ROLE_SOURCE, "libpq"},
+    {"mysql", "mysql", ROLE_SOURCE, "libmariadb"},
+    {"mariadb", "mysql", ROLE_SOURCE, "libmariadb"},
+    {"kafka", "kafka", ROLE_SINK, "librdkafka"},
+    {"amqp", "amqp", ROLE_SINK, "librabbitmq"},
+    {"amqps", "amqp", ROLE_SINK, "librabbitmq"},
+    {"nats", "nats", ROLE_SINK, "libnats"},
+    {"redis", "redis", ROLE_SINK, "libhiredis"},
+    {"rediss", "redis", ROLE_SINK, "libhiredis"},
+    {"mqtt", "mqtt", ROLE_SINK, "libmosquitto"},
+    {"mqtts", "mqtt", ROLE_SINK, "libmosquitto"},
+    {"http", "http", ROLE_SINK, "libcurl"},
+    {"https", "http", ROLE_SINK, "libcurl"},
+};
+
+struct loaded {
+    char name[NAME_MAX_LEN + 1];
+    void *handle;
+    const struct module *module;
+};
+
+/* Kept until the process ends; guarded by the mutex. */
+static struct loaded loaded[MODULES_MAX];
+static size_t n_loaded;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct known *known_find(const char *scheme)
+{
+    for (size_t i = 0; i < sizeof(known_schemes) / sizeof(known_schemes[0]); i++) {
+        if (strcmp(known_schemes[i].scheme, scheme) == 0)
+            return &known_schemes[i];
+    }
+    return NULL;
+}
+
+const char *outrider__builtin_sink(size_t i)
+{
+    return i < sizeof(builtin_sinks) / sizeof(builtin_sinks[0]) ? builtin_sinks[i]->scheme : NULL;
+}
+
+/* The directories to look in, in order. */
+struct dirs {
+    char path[DIRS_MAX][PATH_MAX];
+    size_t n;
+};
+
+static void add_dir(struct dirs *d, const char *base, size_t len, const char *rest)
+{
+    if (d->n == DIRS_MAX || len == 0)
+        return;
+    int n = snprintf(d->path[d->n], PATH_MAX, "%.*s%s", (int)len, base, rest);
+    if (n > 0 && n < PATH_MAX)
+        d->n++;
+}
+
+static struct dirs *module_dirs(void)
+{
+    struct dirs *d = calloc(1, sizeof(*d));
+    char exe[PATH_MAX];
+    if (d == NULL)
+        return NULL;
+    const char *list = secure_getenv("OUTRIDER_MODULE_PATH");
+    while (list && *list) {
+        size_t len = strcspn(list, ":");
+        add_dir(d, list, len, "");
+        list += len + (list[len] == ':');
+    }
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (len > 0) {
+        exe[len] = '\0';
+        char *slash = strrchr(exe, '/');
+        size_t dir = slash ? (size_t)(slash - exe) : 0;
+        add_dir(d, exe, dir, "/modules");
+        add_dir(d, exe, dir, "/../lib/outrider");
+#ifdef __linux__
+#if defined(__x86_64__)
+        add_dir(d, exe, dir, "/../lib/x86_64-linux-gnu/outrider");
+#elif defined(__aarch64__)
+        add_dir(d, exe, dir, "/../lib/aarch64-linux-gnu/outrider");
+#endif
+#endif
+    }
+    add_dir(d, OUTRIDER_MODULE_DIR, strlen(OUTRIDER_MODULE_DIR), "");
+    return d;
+}
+
+/* Only names that cannot leave the directory or mean something to dlopen. */
+static bool is_module_name(const char *name)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_+");
+    return len > 0 && len <= NAME_MAX_LEN && name[len] == '\0';
+}
+
+static const struct module *loaded_find(const char *name)
+{
+    for (size_t i = 0; i < n_loaded; i++) {
+        if (strcmp(loaded[i].name, name) == 0)
+            return loaded[i].module;
+    }
+    return NULL;
+}
+
+static int load_file(const char *path, const char *name, const struct module **ret_module,
+                     struct outrider_error *err)
+{
+    if (n_loaded == MODULES_MAX)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "more than %d modules are loaded", MODULES_MAX);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP, "cannot load %s: %s", path,
+                              dlerror());
+    const struct module *m = dlsym(handle, OUTRIDER_MODULE_SYMBOL);
+    if (m == NULL || m->abi != OUTRIDER_MODULE_ABI) {
+        int r = m == NULL ? outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                                           "%s is not an outrider module", path)
+                          : outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                                           "%s is for another build of outrider (module ABI %u, "
+                                           "this program has %u): install modules and program "
+                                           "from the same version",
+                                           path, m->abi, OUTRIDER_MODULE_ABI);
+        dlclose(handle);
+        return r;
+    }
+    struct loaded *l = &loaded[n_loaded++];
+    snprintf(l->name, sizeof(l->name), "%s", name);
+    l->handle = handle;
+    l->module = *ret_module = m;
+    return 0;
+}
+
+/* 0 with the module, or with NULL where no directory has it. */
+static int load_locked(const char *name, const struct module **ret_module,
+                       struct outrider_error *err)
+{
+    *ret_module = loaded_find(name);
+    if (*ret_module || !is_module_name(name))
+        return 0;
+    struct dirs *d = module_dirs();
+    if (d == NULL)
+        return outrider__fail_nomem(err);
+    int r = 0;
+    for (size_t i = 0; i < d->n && r == 0 && *ret_module == NULL; i++) {
+        char path[PATH_MAX + NAME_MAX_LEN + 8];
+        snprintf(path, sizeof(path), "%s/%s.so", d->path[i], name);
+        if (access(path, F_OK) == 0)
+            r = load_file(path, name, ret_module, err);
+    }
+    free(d);
+    return r;
+}
+
+static int load(const char *name, const struct module **ret_module, struct outrider_error *err)
+{
+    pthread_mutex_lock(&mutex);
+    int r = load_locked(name, ret_module, err);
+    pthread_mutex_unlock(&mutex);
+    return r;
+}
+
+static int module_of(const char *scheme, const struct module **ret_module,
+                     struct outrider_error *err)
+{
+    const struct known *k = known_find(scheme);
+    return load(k ? k->module : scheme, ret_module, err);
+}
+
+struct names {
+    char name[MODULES_MAX][NAME_MAX_LEN + 1];
+    size_t n;
+};
+
+static void add_name(struct names *names, const char *file)
+{
+    char name[NAME_MAX_LEN + 1];
+    size_t len = strlen(file);
+    if (len <= 3 || len - 3 > NAME_MAX_LEN || strcmp(file + len - 3, ".so") != 0)
+        return;
+    snprintf(name, sizeof(name), "%.*s", (int)(len - 3), file);
+    if (!is_module_name(name) || names->n == MODULES_MAX)
+        return;
+    size_t at = 0;
+    while (at < names->n && strcmp(names->name[at], name) < 0)
+        at++;
+    if (at < names->n && strcmp(names->name[at], name) == 0)
+        return;
+    memmove(names->name[at + 1], names->name[at], (names->n - at) * sizeof(names->name[0]));
+    memcpy(names->name[at], name, sizeof(name));
+    names->n++;
+}
+
+/* The modules in all directories, sorted, each once. */
+static struct names *module_names(void)
+{
+    struct names *names = calloc(1, sizeof(*names));
+    struct dirs *d = module_dirs();
+    for (size_t i = 0; names && d && i < d->n; i++) {
+        DIR *dir = opendir(d->path[i]);
+        struct dirent *entry;
+        if (dir == NULL)
+            continue;
+        while ((entry = readdir(dir)) != NULL)
+            add_name(names, entry->d_name);
+        closedir(dir);
+    }
+    free(d);
+    return names;
+}
+
+void outrider__modules_each(void (*found)(void *ctx, const char *name, const struct module *module,
+                                          const struct outrider_error *why),
+                            void *ctx)
+{
+    struct names *names = module_names();
+    for (size_t i = 0; names && i < names->n; i++) {
+        struct outrider_error err = {0};
+        const struct module *m = NULL;
+        if (load(names->name[i], &m, &err) < 0)
+            found(ctx, names->name[i], NULL, &err);
+        else if (m)
+            found(ctx, names->name[i], m, NULL);
+    }
+    free(names);
+}
+
+struct scheme_list {
+    enum role role;
+    char text[256];
+    size_t len;
+};
+
+static void add_scheme(struct scheme_list *l, const char *scheme)
+{
+    if (l->len < sizeof(l->text))
+        l->len += (size_t)snprintf(l->text + l->len, sizeof(l->text) - l->len,
+                                   "%s%s:", l->len ? ", " : "", scheme);
+}
+
+static void add_module_scheme(void *ctx, const char *name, const struct module *module,
+                              const struct outrider_error *why)
+{
+    struct scheme_list *l = ctx;
+    (void)name;
+    (void)why;
+    if (module && (l->role == ROLE_SOURCE ? module->source != NULL : module->sink != NULL))
+        add_scheme(l, module->scheme);
+}
+
+static void list_schemes(struct scheme_list *l)
+{
+    const char *scheme;
+    for (size_t i = 0; l->role == ROLE_SINK && (scheme = outrider__builtin_sink(i)); i++)
+        add_scheme(l, scheme);
+    outrider__modules_each(add_module_scheme, l);
+    if (l->len == 0)
+        snprintf(l->text, sizeof(l->text), "none that could be found");
+}
+
+static const char *role_name(enum role role)
+{
+    return role == ROLE_SOURCE ? "source" : "sink";
+}
+
+/* Whether the scheme is served, but the other way round. */
+static bool is_other_role(const char *scheme, enum role role, const struct module *m)
+{
+    const char *sink;
+    if (m)
+        return role == ROLE_SOURCE ? m->source == NULL : m->sink == NULL;
+    for (size_t i = 0; role == ROLE_SOURCE && (sink = outrider__builtin_sink(i)); i++) {
+        if (strcmp(sink, scheme) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int not_found(const char *scheme, enum role role, const struct module *m,
+                     struct outrider_error *err)
+{
+    struct scheme_list l = {.role = role};
+    const struct known *k = known_find(scheme);
+    list_schemes(&l);
+    if (is_other_role(scheme, role, m) || (k && k->role != role))
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "%s: is a %s, not a %s; a %s here is one of: %s", scheme,
+                              role_name(role ^ 3), role_name(role), role_name(role), l.text);
+    if (k)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "this build has no adapter for %s: (install outrider-%s, or build "
+                              "where %s and its headers are found); a %s here is one of: %s",
+                              scheme, k->module, k->library, role_name(role), l.text);
+    return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                          "there is no adapter for '%.32s:'; a %s here is one of: %s", scheme,
+                          role_name(role), l.text);
+}
+
+int outrider__source_find(const char *scheme, const struct source_ops **ret_ops,
+                          struct outrider_error *err)
+{
+    const struct module *m;
+    if (module_of(scheme, &m, err) < 0)
+        return -1;
+    if (m == NULL || m->source == NULL)
+        return not_found(scheme, ROLE_SOURCE, m, err);
+    *ret_ops = m->source;
+    return 0;
+}
+
+int outrider__store_find(const char *scheme, const struct store_ops **ret_ops,
+                         struct outrider_error *err)
+{
+    const struct module *m;
+    if (module_of(scheme, &m, err) < 0)
+        return -1;
+    if (m == NULL || m->store == NULL)
+        return not_found(scheme, ROLE_SOURCE, m, err);
+    *ret_ops = m->store;
+    return 0;
+}
+
+int outrider__sink_find(const char *scheme, const struct sink_ops **ret_ops,
+                        struct outrider_error *err)
+{
+    const struct module *m;
+    for (size_t i = 0; i < sizeof(builtin_sinks) / sizeof(builtin_sinks[0]); i++) {
+        if (strcmp(builtin_sinks[i]->scheme, scheme) == 0) {
+            *ret_ops = builtin_sinks[i];
+            return 0;
+        }
+    }
+    if (module_of(scheme, &m, err) < 0)
+        return -1;
+    if (m == NULL || m->sink == NULL)
+        return not_found(scheme, ROLE_SINK, m, err);
+    *ret_ops = m->sink;
+    return 0;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* A sink over the simulated broker: acknowledges late, in any order across
+ * keys, loses acknowledgements, fails events and has outages. */
+#include "world.h"
+
+#define HOLD 24
+
+struct held {
+    struct delivery *d;
+    int64_t ready_us;
+    bool is_cancelled;
+    bool is_untried; /* will come back so: one before it in its lane failed */
+};
+
+struct sim_sink {
+    struct sink base; /* must stay first */
+    struct world *w;
+    struct held held[HOLD];
+    size_t n;
+};
+
+static int sink_open(struct sink *s, const struct pipeline_config *config, struct instant now,
+                     struct outrider_error *err)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    (void)config;
+    (void)now;
+    me->w = the_world;
+    s->lane_depth = me->w->lane_depth;
+    s->wants_headers = world_chance(me->w, 0.5);
+    if (world_chance(me->w, me->w->faults.sink_open_error))
+        return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: no sink");
+    return 0;
+}
+
+static int same_lane(const struct delivery *a, const struct delivery *b)
+{
+    return bytes_eq(a->key, b->key);
+}
+
+static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    struct world *w = me->w;
+    size_t room = HOLD - me->n, take = n < room ? n : room;
+    if (take > 0 && world_chance(w, w->faults.partial))
+        take = (size_t)world_below(w, (int)take + 1);
+    for (size_t i = 0; i < take; i++) {
+        int64_t ready = now.mono_us + world_below(w, 8000);
+        if (w->faults.stalls && world_chance(w, 0.02))
+            ready += 200000;
+        for (size_t k = 0; k < me->n; k++) {
+            if (!same_lane(me->held[k].d, d[i]))
+                continue;
+            if (bytes_eq_str(d[i]->topic, "dead") || bytes_eq_str(me->held[k].d->topic, "dead"))
+                continue; /* a dead letter is out of its lane */
+            if (w->lane_depth == 1 && w->config.ordered)
+                world_broken(w, "two events of one lane are in flight to a sink that takes one");
+            if (w->config.ordered && w->config.retry.on_dead == ON_DEAD_BLOCK)
+                world_broken(w, "two events of one lane are in flight under on_dead: block");
+            if (w->config.ordered && !bytes_eq(me->held[k].d->topic, d[i]->topic))
+                world_broken(w, "two events of one lane are in flight to two topics");
+            if (ready < me->held[k].ready_us)
+                ready = me->held[k].ready_us;
+        }
+        bool is_dead_letter, is_untried = false;
+        for (size_t k = 0; k < me->n; k++)
+            is_untried |= me->held[k].is_untried && same_lane(me->held[k].d, d[i]);
+        world_trace(w, "submit   e%d to %.*s [%d]", world_event_of(d[i], &is_dead_letter),
+                    (int)d[i]->topic.len, d[i]->topic.data, (int)((uintptr_t)me >> 4 & 0xffff));
+        me->held[me->n++] = (struct held){.d = d[i], .ready_us = ready, .is_untried = is_untried};
+    }
+    return take;
+}
+
+static void sink_flush(struct sink *s, struct instant now)
+{
+    (void)s;
+    (void)now;
+}
+
+static void report(struct sim_sink *me, size_t at, enum sink_result result)
+{
+    struct delivery *d = me->held[at].d;
+    struct outrider_error err;
+    memmove(&me->held[at], &me->held[at + 1], (me->n - at - 1) * sizeof me->held[0]);
+    me->n--;
+    bool is_dead_letter;
+    world_trace(me->w, "report   e%d %s", world_event_of(d, &is_dead_letter),
+                (const char *[]){"delivered", "down", "retry", "dead", "stop", "untried"}[result]);
+    outrider__fail(&err, OUTRIDER_REJECTED, OUTRIDER_RETRY, "simulated");
+    me->base.settled(me->base.settled_ctx, d, result, &err);
+}
+
+/* Those behind a failed one of the same lane fail as well, at once or when
+ * their time comes: sink.h (6). */
+static void fail_followers(struct sim_sink *me, struct bytes key, size_t from)
+{
+    bool at_once = world_chance(me->w, 0.5);
+    for (size_t k = from; k < me->n;) {
+        bool follows = bytes_eq(me->held[k].d->key, key);
+        me->held[k].is_untried |= follows;
+        if (follows && at_once)
+            report(me, k, SINK_UNTRIED);
+        else
+            k++;
+    }
+}
+
+/* What the broker makes of the delivery at that place. */
+static void decide(struct sim_sink *me, size_t at)
+{
+    struct world *w = me->w;
+    struct delivery *d = me->held[at].d;
+    struct bytes key = d->key;
+    bool is_dead_letter;
+    int i = world_event_of(d, &is_dead_letter);
+    struct sim_event *e = &w->events[i];
+    if (me->held[at].is_untried) {
+        report(me, at, SINK_UNTRIED);
+    } else if (me->held[at].is_cancelled ||
+               (!is_dead_letter && e->retries_reported < e->fails_first)) {
+        if (!is_dead_letter)
+            e->retries_reported++;
+        world_trace(w, "refused  %s (try %d)", e->id, e->retries_reported);
+        report(me, at, SINK_RETRY);
+        if (w->config.ordered)
+            fail_followers(me, key, at);
+    } else if (e->never_works && !is_dead_letter) {
+        e->was_dead_reported = true;
+        world_trace(w, "rejected %s", e->id);
+        report(me, at, SINK_DEAD);
+    } else {
+        world_visible(w, i, is_dead_letter);
+        if (world_chance(w, w->faults.ack_lost)) {
+            world_trace(w, "ack lost %s", e->id);
+            report(me, at, SINK_DOWN);
+            for (size_t k = at; k < me->n;) {
+                if (bytes_eq(me->held[k].d->key, key))
+                    report(me, k, SINK_DOWN);
+                else
+                    k++;
+            }
+        } else {
+            report(me, at, SINK_DELIVERED);
+        }
+    }
+}
+
+static int sink_poll(struct sink *s, struct instant now, struct outrider_error *err)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    struct world *w = me->w;
+    if (world_chance(w, w->faults.sink_error))
+        return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "simulated: sink lost");
+    if (w->outage) {
+        while (me->n > 0)
+            report(me, 0, SINK_DOWN);
+    }
+    for (bool again = true; again;) {
+        again = false;
+        for (size_t k = 0; k < me->n; k++) {
+            if (me->held[k].ready_us <= now.mono_us) {
+                decide(me, k);
+                again = true;
+                break;
+            }
+        }
+    }
+    s->wake_us = CLOCK_NEVER;
+    for (size_t k = 0; k < me->n; k++)
+        if (me->held[k].ready_us < s->wake_us)
+            s->wake_us = me->held[k].ready_us;
+    return 0;
+}
+
+static void sink_cancel(struct sink *s, struct delivery *d)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    for (size_t k = 0; k < me->n; k++)
+        if (me->held[k].d == d && me->w->can_cancel)
+            me->held[k].is_cancelled = true;
+}
+
+static void sink_close(struct sink *s)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    /* What was on its way may have arrived all the same, in order. */
+    for (size_t k = 0; me->w != NULL && k < me->n; k++) {
+        bool is_dead_letter;
+        int i = world_event_of(me->held[k].d, &is_dead_letter);
+        struct sim_event *e = &me->w->events[i];
+        if (me->held[k].is_untried || e->retries_reported < e->fails_first || e->never_works ||
+            world_chance(me->w, 0.3))
+            break;
+        world_visible(me->w, i, is_dead_letter);
+    }
+}
+
+const struct sink_ops sim_sink_ops = {
+    .scheme = "sim",
+    .size = sizeof(struct sim_sink),
+    .open = sink_open,
+    .submit = sink_submit,
+    .flush = sink_flush,
+    .cancel = sink_cancel,
+    .poll = sink_poll,
+    .close = sink_close,
+};

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+#include "world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct world *the_world;
+
+uint64_t world_random(struct world *w)
+{
+    /* splitmix64 */
+    uint64_t z = w->rng += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+    return z ^ z >> 31;
+}
+
+bool world_chance(struct world *w, double p)
+{
+    return p > 0 && (double)(world_random(w) >> 11) / 9007199254740992.0 < p;
+}
+
+void world_trace(struct world *w, const char *fmt, ...)
+{
+    if (!w->trace)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    printf("%10.3f ms  ", (double)w->now.mono_us / 1000);
+    vprintf(fmt, ap);
+    putchar('\n');
+    va_end(ap);
+}
+
+void world_broken(struct world *w, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    printf("seed %llu at %.3f ms: ", (unsigned long long)w->seed, (double)w->now.mono_us / 1000);
+    vprintf(fmt, ap);
+    printf("\n    replay: sim --first %llu --seeds 1 --trace\n", (unsigned long long)w->seed);
+    va_end(ap);
+    fflush(stdout);
+    longjmp(w->failed, 1);
+}
+
+int world_event_of(const struct delivery *d, bool *ret_is_dead_letter)
+{
+    const struct event *e = event_of((struct delivery *)d);
+    *ret_is_dead_letter = bytes_eq_str(d->topic, "dead");
+    return (int)e->seq - 1;
+}
+
+void world_visible(struct world *w, int i, bool is_dead_letter)
+{
+    struct sim_event *e = &w->events[i];
+    if (i >= w->n_committed)
+        world_broken(w, "event %d was invented: it is not committed", i);
+    if (is_dead_letter || e->was_visible)
+        return;
+    world_trace(w, "visible  %s key %s", e->id, e->key);
+    e->was_visible = true;
+    e->first_visible_no = w->log_no++;
+    if (!w->config.ordered)
+        return;
+    /* Order per key: whatever comes before it in its lane was seen, or will
+     * never be (dead under skip, expired, left out). */
+    for (int k = 0; k < i; k++) {
+        struct sim_event *f = &w->events[k];
+        if (strcmp(f->key, e->key) != 0 || f->was_visible || f->is_unwanted || f->is_oversize ||
+            f->never_works || w->expired[k])
+            continue;
+        if (f->expires_us != 0 && f->expires_us <= w->now.wall_us)
+            continue;
+        bool may_be_dead = f->retries_reported >= (int)w->config.retry.max_attempts;
+        if (!may_be_dead || w->config.retry.on_dead == ON_DEAD_BLOCK)
+            world_broken(w, "event %d of key %s was published before event %d", i, e->key, k);
+    }
+}
+
+static bool row_is_live(const struct world *w, const struct sim_row *row)
+{
+    return row->state != ROW_DEAD || w->config.retry.on_dead == ON_DEAD_BLOCK;
+}
+
+bool world_lane_is_live(const struct world *w, const char *key)
+{
+    for (int i = 0; i < w->n_rows; i++)
+        if (row_is_live(w, &w->rows[i]) && strcmp(w->events[w->rows[i].event].key, key) == 0)
+            return true;
+    return false;
+}
+
+bool world_is_head(const struct world *w, const struct sim_row *row)
+{
+    if (!w->config.ordered)
+        return true;
+    for (const struct sim_row *other = w->rows; other != row; other++)
+        if (row_is_live(w, other) &&
+            strcmp(w->events[other->event].key, w->events[row->event].key) == 0)
+            return false;
+    return true;
+}
+
+int64_t world_parked_due(const struct world *w)
+{
+    int64_t due = CLOCK_NEVER;
+    for (int i = 0; i < w->n_rows; i++) {
+        const struct sim_row *row = &w->rows[i];
+        if (row->state != ROW_DEAD && row->next_us < due && world_is_head(w, row))
+            due = row->next_us;
+    }
+    return due;
+}
+
+static void add_row(struct world *w, const struct event *e)
+{
+    int i = (int)e->seq - 1;
+    for (int k = 0; k < w->n_rows; k++)
+        if (w->rows[k].event == i)
+            world_broken(w, "event %d was parked twice", i);
+    struct sim_row *row = &w->rows[w->n_rows++];
+    *row = (struct sim_row){.arrival = w->next_arrival++, .event = i, .attempts = e->attempts};
+    row->state = e->outcome == OUTCOME_DEAD     ? ROW_DEAD
+                 : e->outcome == OUTCOME_PARKED ? ROW_PARKED
+                                                : ROW_QUEUED;
+    row->next_us = e->outcome == OUTCOME_PARKED ? e->next_attempt_us : 0;
+}
+
+static void check_attempts(struct world *w, const struct event *e)
+{
+    const struct sim_event *s = &w->events[e->seq - 1];
+    int spent = s->retries_reported + s->was_dead_reported;
+    if ((int)e->attempts > spent && !s->is_oversize)
+        world_broken(w, "event %lld has spent %u attempts, the sink failed it %d times",
+                     (long long)e->seq - 1, e->attempts, spent);
+    if (e->outcome == OUTCOME_DEAD && !s->is_oversize && !s->never_works &&
+        e->attempts < (uint32_t)w->config.retry.max_attempts)
+        world_broken(w, "event %lld died after %u attempts", (long long)e->seq - 1, e->attempts);
+}
+
+static void settle_new(struct world *w, const struct event *e)
+{
+    int i = (int)e->seq - 1;
+    if (i != w->position)
+        world_broken(w, "event %d was settled when %lld was next", i, (long long)w->position);
+    switch (e->outcome) {
+    case OUTCOME_DELIVERED:
+        if (!w->events[i].was_visible)
+            world_broken(w, "event %d was settled as delivered and is not in the log", i);
+        break;
+    case OUTCOME_SKIPPED:
+        if (!w->events[i].is_unwanted)
+            world_broken(w, "event %d was skipped", i);
+        w->skipped[i] = true;
+        break;
+    case OUTCOME_EXPIRED:
+        if (w->events[i].expires_us == 0 || w->events[i].expires_us > w->now.wall_us)
+            world_broken(w, "event %d was settled as expired and is not", i);
+        w->expired[i] = true;
+        break;
+    case OUTCOME_PARKED:
+    case OUTCOME_QUEUED:
+    case OUTCOME_DEAD:
+        check_attempts(w, e);
+        add_row(w, e);
+        break;
+    default:
+        world_broken(w, "event %d was settled without an outcome", i);
+    }
+    w->position = i + 1;
+}
+
+static void remove_row(struct world *w, struct sim_row *row)
+{
+    size_t behind = (size_t)(&w->rows[w->n_rows] - (row + 1));
+    memmove(row, row + 1, behind * sizeof *row);
+    w->n_rows--;
+}
+
+static void settle_parked(struct world *w, const struct event *e)
+{
+    struct sim_row *row = NULL;
+    for (int k = 0; k < w->n_rows; k++)
+        if (w->rows[k].arrival == e->row)
+            row = &w->rows[k];
+    if (row == NULL)
+        world_broken(w, "parked row %lld is gone", (long long)e->row);
+    switch (e->outcome) {
+    case OUTCOME_DELIVERED:
+        if (!w->events[row->event].was_visible)
+            world_broken(w, "parked event %d is not in the log", row->event);
+        remove_row(w, row);
+        break;
+    case OUTCOME_EXPIRED:
+        w->expired[row->event] = true;
+        remove_row(w, row);
+        break;
+    case OUTCOME_PARKED:
+    case OUTCOME_DEAD:
+        check_attempts(w, e);
+        row->state = e->outcome == OUTCOME_DEAD ? ROW_DEAD : ROW_PARKED;
+        row->attempts = e->attempts;
+        row->next_us = e->next_attempt_us;
+        break;
+    case OUTCOME_RELEASED:
+        break;
+    default:
+        world_broken(w, "parked event %d got the outcome %s", row->event,
+                     outrider__outcome_name(e->outcome));
+    }
+}
+
+void world_settle(struct world *w, const struct batch *b)
+{
+    for (size_t i = 0; i < b->n_settle; i++) {
+        const struct event *e = &b->events[i];
+        world_trace(w, "settled  e%lld as %s", (long long)e->seq - 1,
+                    outrider__outcome_name(e->outcome));
+        if (b->is_parked)
+            settle_parked(w, e);
+        else
+            settle_new(w, e);
+    }
+}
+
+bool world_is_done(const struct world *w)
+{
+    if (w->n_committed < w->n_total || w->position < w->n_total)
+        return false;
+    for (int i = 0; i < w->n_rows; i++) {
+        const struct sim_row *row = &w->rows[i];
+        if (row->state == ROW_DEAD)
+            continue;
+        if (w->config.retry.on_dead == ON_DEAD_SKIP || !w->config.ordered || world_is_head(w, row))
+            return false;
+        /* Behind a dead letter that blocks: waits for a person. */
+        bool blocked = false;
+        for (int k = 0; k < i; k++)
+            blocked |= w->rows[k].state == ROW_DEAD &&
+                       strcmp(w->events[w->rows[k].event].key, w->events[row->event].key) == 0;
+        if (!blocked)
+            return false;
+    }
+    return true;
+}
+
+void world_check_end(struct world *w)
+{
+    if (!world_is_done(w))
+        world_broken(w, "not everything is settled: position %lld of %d, %d rows parked",
+                     (long long)w->position, w->n_total, w->n_rows);
+    for (int i = 0; i < w->n_total; i++) {
+        bool parked = false;
+        for (int k = 0; k < w->n_rows; k++)
+            parked |= w->rows[k].event == i;
+        if (!w->events[i].was_visible && !w->expired[i] && !w->skipped[i] && !parked)
+            world_broken(w, "event %d was lost", i);
+    }
+}

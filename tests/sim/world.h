@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The simulated world: a database, a broker and a clock, shared by whatever
+ * relays run in it, surviving their crashes, and checking after every step
+ * that nothing is lost, invented or reordered. All chance comes from one seed.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <setjmp.h>
+
+#include "core/relay.h"
+
+#define MAX_EVENTS 400
+#define MAX_KEYS 8
+
+/* What the broker does with an event. */
+struct sim_event {
+    char id[16], key[8];
+    int topic;        /* own topic, 0: by template */
+    int fails_first;  /* RETRY this many times, then accepted */
+    bool never_works; /* DEAD */
+    bool is_oversize;
+    bool is_unwanted;   /* select: leaves it out */
+    int64_t expires_us; /* 0: never */
+    /* What happened to it. */
+    int retries_reported;
+    bool was_visible, was_dead_reported;
+    int64_t first_visible_no; /* position in the broker's log */
+};
+
+enum row_state { ROW_PARKED, ROW_QUEUED, ROW_DEAD };
+
+struct sim_row {
+    int64_t arrival;
+    int event; /* index */
+    enum row_state state;
+    uint32_t attempts;
+    int64_t next_us;
+};
+
+struct faults {
+    double source_error, source_open_error, sink_error, sink_open_error, outage, ack_lost, partial;
+    bool steal_lock, crashes, stalls;
+};
+
+struct world {
+    uint64_t seed, rng;
+    bool trace;
+    struct instant now;
+    struct faults faults;
+    jmp_buf failed;
+
+    struct sim_event events[MAX_EVENTS];
+    int n_committed, n_total;
+    int n_keys;
+
+    /* The database: survives. */
+    int64_t position; /* events[0 .. position) are settled */
+    int64_t epoch;
+    const void *lock_owner;
+    struct sim_row rows[MAX_EVENTS];
+    int n_rows;
+    int64_t next_arrival;
+    bool expired[MAX_EVENTS], skipped[MAX_EVENTS];
+
+    /* The broker: survives. */
+    int64_t log_no;
+    bool outage;
+
+    int lane_depth;
+    bool can_cancel;
+    struct pipeline_config config;
+    struct arena arena;
+};
+
+extern const struct source_ops sim_source_ops;
+extern const struct sink_ops sim_sink_ops;
+
+uint64_t world_random(struct world *w);
+static inline int world_below(struct world *w, int n)
+{
+    return (int)(world_random(w) % (uint64_t)n);
+}
+bool world_chance(struct world *w, double p);
+void world_trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* An invariant does not hold: prints the seed and ends this run. */
+void world_broken(struct world *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+/* The broker shows an event to the world. */
+void world_visible(struct world *w, int event, bool is_dead_letter);
+int world_event_of(const struct delivery *d, bool *ret_is_dead_letter);
+
+/* The database. */
+void world_settle(struct world *w, const struct batch *b);
+int64_t world_parked_due(const struct world *w);
+bool world_lane_is_live(const struct world *w, const char *key);
+/* The first live row of the row's lane. */
+bool world_is_head(const struct world *w, const struct sim_row *row);
+
+/* All is quiet: everything must be settled and delivered. */
+void world_check_end(struct world *w);
+bool world_is_done(const struct world *w);
+
+/* The relays find the world through their configuration's name for it. */
+extern struct world *the_world;
+
+#endif
