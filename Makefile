@@ -7,7 +7,7 @@ FIRST ?= 1
 SOAK_SEEDS ?= 30000
 FUZZ_SECONDS ?= 60
 PREFIX ?= /usr/local
-export JOBS V PREFIX DESTDIR FUZZ_SECONDS
+export JOBS V PREFIX DESTDIR SOAK_SEEDS FUZZ_SECONDS
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo check test soak sim bench lint format fuzz coverage install clean
@@ -37,8 +37,7 @@ test: ## every test, with AddressSanitizer and UndefinedBehaviorSanitizer
 soak: ## the fault suites at full counts (make test runs about a tenth of them)
 	@scripts/setup test
 	@scripts/build test
-	build-test/tests/sim --seeds $(SOAK_SEEDS)
-	@OUTRIDER_SOAK=1 ctest --preset test -L torture -j$(JOBS) --timeout 14400
+	@scripts/soak
 
 sim: ## simulate: SEEDS=100000 runs from seed FIRST=1
 	@scripts/setup test

@@ -152,9 +152,11 @@ static bool is_date(int64_t y, int64_t m, int64_t d)
 
 int outrider__clock_parse(struct bytes text, int64_t *ret_wall_us)
 {
+    if (text.len == 0)
+        return -1;
     struct cursor c = {text.data, text.data + text.len};
     int64_t y, mo, d, h = 0, mi = 0, s = 0, us = 0, zone = 0;
-    if (text.len == 0 || digits(&c, 4, &y) < 0 || literal(&c, "-") < 0 || digits(&c, 2, &mo) < 0 ||
+    if (digits(&c, 4, &y) < 0 || literal(&c, "-") < 0 || digits(&c, 2, &mo) < 0 ||
         literal(&c, "-") < 0 || digits(&c, 2, &d) < 0)
         return -1;
     if (!is_date(y, mo, d))
@@ -191,14 +193,14 @@ static const struct {
 
 int outrider__duration_parse(struct bytes text, int64_t *ret_us)
 {
+    if (text.len == 0)
+        return -1;
     struct cursor c = {text.data, text.data + text.len};
     int64_t total = 0;
     if (bytes_eq_str(text, "0")) {
         *ret_us = 0;
         return 0;
     }
-    if (text.len == 0)
-        return -1;
     while (c.p < c.end) {
         int64_t v = 0, add = 0;
         if (!isdigit((unsigned char)*c.p))

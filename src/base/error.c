@@ -55,8 +55,10 @@ static void one_line(char *s)
         s[--n] = '\0';
 }
 
-static void fill(struct outrider_error *err, enum outrider_code code,
-                 enum outrider_disposition disposition, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void fill(struct outrider_error *err,
+                                                       enum outrider_code code,
+                                                       enum outrider_disposition disposition,
+                                                       const char *fmt, va_list ap)
 {
     struct outrider_error e = {.code = code, .disposition = disposition};
     (void)vsnprintf(e.message, sizeof e.message, fmt, ap);

@@ -31,7 +31,8 @@ char *outrider__strbuf_reserve(struct strbuf *sb, size_t n);
 void outrider__strbuf_append(struct strbuf *sb, struct bytes b);
 void outrider__strbuf_appendf(struct strbuf *sb, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-void outrider__strbuf_vappendf(struct strbuf *sb, const char *fmt, va_list ap);
+void outrider__strbuf_vappendf(struct strbuf *sb, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
 /* The bytes as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void outrider__strbuf_append_json(struct strbuf *sb, struct bytes b);
 void outrider__strbuf_append_base64(struct strbuf *sb, struct bytes b);

@@ -310,7 +310,9 @@ static const char *find_secret_word(struct bytes b)
 /* Behind the = of a "password = ..." within the text, or NULL. */
 static const char *find_assignment(struct bytes b)
 {
-    const char *end = b.data + b.len, *p = b.len ? find_secret_word(b) : NULL;
+    if (b.len == 0)
+        return NULL;
+    const char *end = b.data + b.len, *p = find_secret_word(b);
     while (p != NULL) {
         while (p < end && (isalnum((unsigned char)*p) || *p == '_' || *p == '-' || *p == ' '))
             p++;
@@ -358,17 +360,6 @@ static void redact_query(struct writer *w, struct arena *arena, struct bytes que
     }
 }
 
-/* Whether the part behind the ? looks like the second half of a password. */
-static bool is_torn_query(struct bytes query)
-{
-    while (query.len > 0) {
-        struct bytes item = cut(&query, '&');
-        if (find(cut(&item, '='), '@') != NULL)
-            return true;
-    }
-    return false;
-}
-
 /* Some clients take a token where others have a user: nats://token@host. */
 static bool is_user_secret(struct bytes scheme)
 {
@@ -380,21 +371,37 @@ static bool is_user_secret(struct bytes scheme)
     return false;
 }
 
+/* What may stand before the @ of user:password@host. */
+enum user_form {
+    USER_SHOWN,  /* user, or user:password */
+    USER_SECRET, /* token, or user:password */
+    USER_UNSURE, /* there should be none: "user:password@host" without a scheme */
+    USER_NONE    /* a path */
+};
+
+static enum user_form user_form(struct bytes scheme, struct bytes body)
+{
+    if (has_slashes(body))
+        return is_user_secret(scheme) ? USER_SECRET : USER_SHOWN;
+    return body.len > 0 && strchr("/.", body.data[0]) != NULL ? USER_NONE : USER_UNSURE;
+}
+
 /* The part between scheme and query. False: it is not what it should be, and
  * what may follow is better left out. */
-static bool redact_head(struct writer *w, struct bytes head, bool slashes, bool user_is_secret)
+static bool redact_head(struct writer *w, struct bytes head, enum user_form form)
 {
-    const char *end = head.data + head.len, *at = find_last(head, '@');
-    struct bytes before = at ? slice(head.data, at) : BYTES_NULL;
-    const char *colon = at ? find(before, ':') : NULL;
-    if (at == NULL && slashes && head.len > 0)
+    const char *at = find_last(head, '@');
+    const char *colon = at ? find(slice(head.data, at), ':') : NULL;
+    if (at == NULL && (form == USER_SHOWN || form == USER_SECRET) && head.len > 0)
         colon = bad_port(slice(head.data, authority_end(head)));
-    if (colon != NULL || (at != NULL && user_is_secret)) {
+    if (form == USER_UNSURE)
+        colon = NULL;
+    if (colon != NULL || (at != NULL && (form == USER_SECRET || form == USER_UNSURE))) {
         put(w, colon ? slice(head.data, colon + 1) : BYTES_NULL);
         put(w, MASK);
         if (at == NULL)
             return false;
-        head = slice(at, end);
+        head = slice(at, head.data + head.len);
     }
     const char *assignment = find_assignment(head);
     put(w, assignment ? slice(head.data, assignment) : head);
@@ -406,25 +413,20 @@ static bool redact_head(struct writer *w, struct bytes head, bool slashes, bool 
 static void redact(struct writer *w, struct arena *arena, struct bytes text, bool with_query)
 {
     size_t n = scheme_length(text);
-    struct bytes scheme = bytes_of(text.data, n), body = text;
-    if (n > 0)
-        body = bytes_of(text.data + n + 1, text.len - n - 1);
-    bool slashes = has_slashes(body);
-    /* "user:password@host", without a scheme, has the form scheme:path. */
-    bool is_path = slashes || n == 0 || (body.len > 0 && strchr("/.", body.data[0]) != NULL);
-    if (slashes)
+    struct bytes body = n ? bytes_of(text.data + n + 1, text.len - n - 1) : text;
+    enum user_form form = user_form(bytes_of(text.data, n), body);
+    if (has_slashes(body))
         body = bytes_of(body.data + 2, body.len - 2);
     put(w, slice(text.data, body.data));
     struct bytes query = body, head = cut(&query, '?');
-    if (is_torn_query(query)) {
-        const char *colon = find(head, ':');
+    if (form != USER_NONE && find(query, '@') != NULL) {
+        /* No URL that parses: the ? may be the password's, and so may be all. */
+        const char *colon = form == USER_UNSURE ? NULL : find(head, ':');
         put(w, colon ? slice(head.data, colon + 1) : BYTES_NULL);
         put(w, MASK);
-        return;
-    }
-    if (redact_head(w, head, slashes, !is_path || (slashes && is_user_secret(scheme))) &&
-        with_query && !bytes_is_null(query))
+    } else if (redact_head(w, head, form) && with_query && !bytes_is_null(query)) {
         redact_query(w, arena, query);
+    }
 }
 
 static int redact_into(struct bytes text, struct arena *arena, bool with_query,

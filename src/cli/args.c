@@ -174,8 +174,7 @@ static int check_value(const struct flag *f, const char *value, struct outrider_
     case FLAG_TIME:
         return parse_time(value, INT64_MAX, &v) == 0
                    ? 0
-                   : bad_value(f,
-                               "a time such as 2026-01-31T08:00:00Z, or a duration such as 1h",
+                   : bad_value(f, "a time such as 2026-01-31T08:00:00Z, or a duration such as 1h",
                                err);
     case FLAG_CHOICE:
         return list_has(f->choices, '|', value)

@@ -46,8 +46,7 @@ static void json_row(struct printer *p, const struct dead_row *r)
         outrider__jout_bytes(j, "partition_key", e->partition_key);
         if (e->partition >= 0)
             outrider__jout_int(j, "partition", e->partition);
-        outrider__jout_raw(j, "headers",
-                           bytes_is_null(e->headers) ? BYTES_LIT("{}") : e->headers);
+        outrider__jout_raw(j, "headers", bytes_is_null(e->headers) ? BYTES_LIT("{}") : e->headers);
         outrider__jout_payload(j, e->payload);
     }
     outrider__jout_close(j);
@@ -165,8 +164,8 @@ static int print_all(const struct args *a, struct store *s, const struct dead_fi
     return r;
 }
 
-static int change(const struct args *a, struct store *s, const struct dead_filter *f,
-                  bool is_retry, struct outrider_error *err)
+static int change(const struct args *a, struct store *s, const struct dead_filter *f, bool is_retry,
+                  struct outrider_error *err)
 {
     uint64_t n;
     bool has_filter = f->n_ids || f->event_type || f->since_us;
@@ -177,8 +176,7 @@ static int change(const struct args *a, struct store *s, const struct dead_filte
     if ((is_retry ? s->ops->dead_retry : s->ops->dead_discard)(s, f, &n, err) < 0)
         return -1;
     if (n == 0 && f->n_ids > 0)
-        return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
-                              "no dead letter has that id");
+        return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP, "no dead letter has that id");
     if (outrider__args_has(a, F_JSON))
         printf("{\"%s\":%" PRIu64 "}\n", is_retry ? "retried" : "discarded", n);
     else

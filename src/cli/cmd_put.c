@@ -13,7 +13,7 @@
 #include "cli/out.h"
 
 /* A payload byte may take six in a JSON string; the rest of a line is small. */
-#define LINE_CAP(max_payload) ((size_t)(max_payload) * 6 + ((size_t)1 << 20))
+#define LINE_CAP(max_payload) ((size_t)(max_payload)*6 + ((size_t)1 << 20))
 #define HEADERS_CAP ((size_t)1 << 20)
 
 static int check_size(const struct pipeline_config *c, const struct outrider_event *e,
@@ -100,8 +100,7 @@ static int bad_line(struct many *m, struct outrider_error *err)
     outrider__fail(err, why.code, why.disposition,
                    "%s:%" PRIu64 ": %.300s (%" PRIu64 " events committed before it, %" PRIu64
                    " rolled back with it)",
-                   m->lines.name, m->lines.number, why.message, m->committed,
-                   m->in_batch);
+                   m->lines.name, m->lines.number, why.message, m->committed, m->in_batch);
     return -1;
 }
 
@@ -128,9 +127,8 @@ static int put_lines(struct many *m, struct outrider_error *err)
 static int put_many(const struct args *a, const struct pipeline_config *c, struct store *s,
                     struct outrider_error *err)
 {
-    struct many m = {.store = s,
-                     .config = c,
-                     .batch = (uint64_t)outrider__args_number(a, F_BATCH, 1000)};
+    struct many m = {
+        .store = s, .config = c, .batch = (uint64_t)outrider__args_number(a, F_BATCH, 1000)};
     if (outrider__lines_open(&m.lines, outrider__args_text(a, F_JSONL),
                              LINE_CAP(c->source.max_payload), err) < 0)
         return -1;

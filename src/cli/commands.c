@@ -20,8 +20,7 @@ static const struct flag flags[] = {
      .commands = PIPELINE_COMMANDS " check",
      .text = "The pipeline (\"default\" without a file; with one, the only pipeline in it)."},
     {F_CONFIG, .name = "config", .letter = 'c', .kind = FLAG_FILE, .value = "FILE",
-     .commands = PIPELINE_COMMANDS " check",
-     .text = "A configuration file; flags override it."},
+     .commands = PIPELINE_COMMANDS " check", .text = "A configuration file; flags override it."},
     {F_SET, .name = "set", .kind = FLAG_PAIR, .value = "KEY=VALUE", .repeats = true,
      .commands = PIPELINE_COMMANDS " check",
      .text = "Sets an option of the pipeline: --set retry.max_attempts=3."},
@@ -40,8 +39,7 @@ static const struct flag flags[] = {
     {F_LAYOUT, .name = "layout", .kind = FLAG_CHOICE, .value = "LAYOUT", .choices = "log|status",
      .commands = "init", .text = "How the outbox records progress (default log)."},
     {F_PAYLOAD, .name = "payload", .kind = FLAG_CHOICE, .value = "TYPE",
-     .choices = "jsonb|text|bytea", .commands = "init",
-     .text = "What the payload column holds."},
+     .choices = "jsonb|text|bytea", .commands = "init", .text = "What the payload column holds."},
     {F_PARTITION, .name = "partition", .kind = FLAG_CHOICE, .value = "PERIOD",
      .choices = "day|month", .commands = "init", .text = "Partition the outbox by time."},
     {F_DRY_RUN, .name = "dry-run", .kind = FLAG_SWITCH, .commands = "init",
@@ -95,9 +93,9 @@ static const struct flag flags[] = {
     {F_FROM_SEQ, .name = "from-seq", .kind = FLAG_NUMBER, .value = "N", .min = 1,
      .commands = "replay", .text = "Events from this sequence number on."},
 
-    {F_RETENTION, .name = "retention", .kind = FLAG_DURATION, .value = "AGE",
-     .commands = "cleanup", .text = "Remove settled events older than this (default: the option "
-                                    "cleanup.retention)."},
+    {F_RETENTION, .name = "retention", .kind = FLAG_DURATION, .value = "AGE", .commands = "cleanup",
+     .text = "Remove settled events older than this (default: the option "
+             "cleanup.retention)."},
     {F_PRINT, .name = "print", .kind = FLAG_SWITCH, .commands = "check",
      .text = "Print the effective configuration, secrets redacted."},
     {F_RENDER, .name = "render", .kind = FLAG_CHOICE, .value = "PAGE",
@@ -119,18 +117,18 @@ static const struct command commands[] = {
      .examples = "outrider init --db sqlite:shop.db",
      .run = outrider__cmd_init},
     {.name = "put",
-     .usage = "--db URL --aggregate-type TYPE --aggregate-id ID --type TYPE --payload JSON|@FILE|-\n"
-              "--db URL --jsonl FILE|- [--batch N]",
+     .usage =
+         "--db URL --aggregate-type TYPE --aggregate-id ID --type TYPE --payload JSON|@FILE|-\n"
+         "--db URL --jsonl FILE|- [--batch N]",
      .summary = "write events into the outbox",
      .text = "Writes one event and prints its id, or many from a file of JSON lines. A line is an "
              "object with the keys aggregate_type, aggregate_id, event_type and payload (or "
              "payload_text, payload_base64), and, as needed, id, topic, partition_key, partition, "
              "headers, occurred_at and expires_at. A JSON payload is stored as the bytes that "
              "were given.",
-     .examples =
-         "outrider put --db sqlite:shop.db --aggregate-type order --aggregate-id 42 --type "
-         "OrderCreated --payload '{\"total\":10}'\n"
-         "outrider put --db sqlite:shop.db --jsonl events.jsonl",
+     .examples = "outrider put --db sqlite:shop.db --aggregate-type order --aggregate-id 42 --type "
+                 "OrderCreated --payload '{\"total\":10}'\n"
+                 "outrider put --db sqlite:shop.db --jsonl events.jsonl",
      .run = outrider__cmd_put},
     {.name = "relay",
      .usage = "--from URL --to URL [--name NAME] [--once] [--set KEY=VALUE]...\n"

@@ -98,7 +98,7 @@ void outrider__help_command(const struct command *c)
     heading(&out, "Flags");
     flag_lines(&out, c);
     if (strcmp(c->name, "relay") == 0) {
-        heading(&out, "Options (--set KEY=VALUE, or in the configuration file)");
+        strbuf_append_char(&out, '\n');
         outrider__options_help(&out);
     }
     heading(&out, "Examples");

@@ -219,14 +219,15 @@ static void render_completion(struct strbuf *out)
 {
     size_t n;
     const struct command *all = outrider__commands(&n);
-    strbuf_append_str(out, "# SPDX-License-Identifier: MIT\n"
-                           "# Made by scripts/generate: edit src/cli/commands.c instead.\n"
-                           "# shellcheck shell=bash disable=SC2207\n"
-                           "_outrider()\n{\n"
-                           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-                           "    local command=${COMP_WORDS[1]} flags= words=\n"
-                           "    COMPREPLY=()\n"
-                           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
+    strbuf_append_str(out,
+                      "# SPDX-License-Identifier: MIT\n"
+                      "# Made by scripts/generate: edit src/cli/commands.c instead.\n"
+                      "# shellcheck shell=bash disable=SC2207\n"
+                      "_outrider()\n{\n"
+                      "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+                      "    local command=${COMP_WORDS[1]} flags= words=\n"
+                      "    COMPREPLY=()\n"
+                      "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        words=\"");
     for (size_t i = 0; i < n; i++)
         outrider__strbuf_appendf(out, "%s%s", i ? " " : "", all[i].name);
     strbuf_append_str(out, "\"\n        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"

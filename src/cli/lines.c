@@ -71,9 +71,8 @@ int outrider__lines_next(struct lines *l, struct bytes *ret_line, struct outride
 {
     size_t searched = l->start;
     for (;;) {
-        char *newline = l->end > searched
-                            ? memchr(l->data + searched, '\n', l->end - searched)
-                            : NULL;
+        char *newline =
+            l->end > searched ? memchr(l->data + searched, '\n', l->end - searched) : NULL;
         if (newline == NULL && !l->at_end) {
             size_t before = l->end - l->start;
             if (fill(l, err) < 0)

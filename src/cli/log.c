@@ -16,7 +16,7 @@ static const char *const level_names[] = {
     [LOG_LEVEL_DEBUG] = "debug",
 };
 
-static void begin_field(struct log_line *l, const char *name)
+static void begin_field(struct log_entry *l, const char *name)
 {
     if (l->format == LOG_FORMAT_JSON) {
         strbuf_append_char(&l->sb, l->sb.len ? ',' : '{');
@@ -30,12 +30,13 @@ static void begin_field(struct log_line *l, const char *name)
     strbuf_append_char(&l->sb, '=');
 }
 
-bool outrider__log_begin(struct log_line *l, struct log *log, enum log_level level, const char *msg)
+bool outrider__log_begin(struct log_entry *l, struct log *log, enum log_level level,
+                         const char *msg)
 {
     char now[CLOCK_TEXT_SIZE];
     if ((int)level > atomic_load(&log->level))
         return false;
-    *l = (struct log_line){.log = log, .format = atomic_load(&log->format)};
+    *l = (struct log_entry){.log = log, .format = atomic_load(&log->format)};
     outrider__strbuf_init(&l->sb, LINE_CAP);
     outrider__clock_format(outrider__clock_now().wall_us, now);
     outrider__log_text(l, "ts", now);
@@ -55,7 +56,7 @@ static bool is_bare(struct bytes b)
     return b.len > 0;
 }
 
-void outrider__log_bytes(struct log_line *l, const char *name, struct bytes value)
+void outrider__log_bytes(struct log_entry *l, const char *name, struct bytes value)
 {
     if (bytes_is_null(value))
         return;
@@ -72,18 +73,18 @@ void outrider__log_bytes(struct log_line *l, const char *name, struct bytes valu
         outrider__strbuf_append_json(&l->sb, value);
 }
 
-void outrider__log_text(struct log_line *l, const char *name, const char *value)
+void outrider__log_text(struct log_entry *l, const char *name, const char *value)
 {
     outrider__log_bytes(l, name, bytes_str(value));
 }
 
-void outrider__log_int(struct log_line *l, const char *name, int64_t value)
+void outrider__log_int(struct log_entry *l, const char *name, int64_t value)
 {
     begin_field(l, name);
     outrider__strbuf_appendf(&l->sb, "%" PRId64, value);
 }
 
-void outrider__log_time(struct log_line *l, const char *name, int64_t wall_us)
+void outrider__log_time(struct log_entry *l, const char *name, int64_t wall_us)
 {
     char text[CLOCK_TEXT_SIZE];
     if (wall_us == 0)
@@ -92,14 +93,14 @@ void outrider__log_time(struct log_line *l, const char *name, int64_t wall_us)
     outrider__log_text(l, name, text);
 }
 
-void outrider__log_duration(struct log_line *l, const char *name, int64_t us)
+void outrider__log_duration(struct log_entry *l, const char *name, int64_t us)
 {
     char text[CLOCK_TEXT_SIZE];
     outrider__duration_format(us, text);
     outrider__log_text(l, name, text);
 }
 
-void outrider__log_error(struct log_line *l, const struct outrider_error *why)
+void outrider__log_error(struct log_entry *l, const struct outrider_error *why)
 {
     if (why == NULL || why->code == OUTRIDER_OK)
         return;
@@ -109,7 +110,7 @@ void outrider__log_error(struct log_line *l, const struct outrider_error *why)
         outrider__log_text(l, "origin", why->origin);
 }
 
-void outrider__log_end(struct log_line *l)
+void outrider__log_end(struct log_entry *l)
 {
     if (l->format == LOG_FORMAT_JSON)
         strbuf_append_char(&l->sb, '}');
@@ -137,7 +138,7 @@ static int64_t since(int64_t start_us)
 static void note_up(struct log_pipeline *p, const char *msg, const char *what, const char *url,
                     int64_t *down_us)
 {
-    struct log_line l;
+    struct log_entry l;
     if (outrider__log_begin(&l, p->log, LOG_LEVEL_INFO, msg)) {
         outrider__log_text(&l, "pipeline", p->name);
         outrider__log_text(&l, what, url);
@@ -152,7 +153,7 @@ static void note_up(struct log_pipeline *p, const char *msg, const char *what, c
 static void note_down(struct log_pipeline *p, const char *msg, const char *what, const char *url,
                       const struct outrider_error *why, int64_t *down_us)
 {
-    struct log_line l;
+    struct log_entry l;
     enum log_level level = *down_us ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN;
     if (*down_us == 0)
         *down_us = outrider__clock_now().mono_us;
@@ -167,7 +168,7 @@ static void note_down(struct log_pipeline *p, const char *msg, const char *what,
 static void note_plain(struct log_pipeline *p, enum log_level level, const char *msg,
                        const char *count_name, uint64_t count, const struct outrider_error *why)
 {
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__log_begin(&l, p->log, level, msg))
         return;
     outrider__log_text(&l, "pipeline", p->name);
@@ -205,7 +206,8 @@ static void on_note(void *ctx, enum relay_note note, uint64_t count,
         note_plain(p, LOG_LEVEL_INFO, "stopping", NULL, 0, why);
         break;
     case NOTE_STOPPED:
-        note_plain(p, LOG_LEVEL_INFO, "stopped", NULL, 0, why);
+        /* Why it failed is told once, by whoever waits for the pipeline's end. */
+        note_plain(p, LOG_LEVEL_INFO, "stopped", NULL, 0, NULL);
         break;
     }
 }
@@ -227,7 +229,7 @@ static enum log_level outcome_level(enum outcome o)
 static void on_event(void *ctx, const struct event *e)
 {
     struct log_pipeline *p = ctx;
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__log_begin(&l, p->log, outcome_level(e->outcome), "event"))
         return;
     outrider__log_text(&l, "pipeline", p->name);
@@ -247,7 +249,7 @@ static void on_event(void *ctx, const struct event *e)
 static void on_settled(void *ctx, const struct batch *b)
 {
     struct log_pipeline *p = ctx;
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__log_begin(&l, p->log, LOG_LEVEL_DEBUG, "batch settled"))
         return;
     outrider__log_text(&l, "pipeline", p->name);

@@ -61,7 +61,7 @@ static void merge(struct pipeline_config *running, const struct pipeline_config 
 static void log_names(struct log *log, enum log_level level, const char *msg, const char *pipeline,
                       const char *field, const char *names)
 {
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__log_begin(&l, log, level, msg))
         return;
     if (pipeline)
@@ -94,8 +94,8 @@ static void hand_over(struct runners *rs, struct runner *r, const struct pipelin
     log_names(&rs->log, LOG_LEVEL_INFO, "reloaded", r->log.name, "changed",
               changed.len ? changed.data : "nothing");
     if (kept.len)
-        log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart",
-                  r->log.name, "options", kept.data);
+        log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart", r->log.name,
+                  "options", kept.data);
     outrider__strbuf_release(&changed);
     outrider__strbuf_release(&kept);
 }
@@ -157,7 +157,7 @@ void outrider__runners_reload(struct runners *rs)
 {
     struct outrider_error err = {0};
     struct generation *g;
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__args_has(rs->args, F_CONFIG)) {
         log_names(&rs->log, LOG_LEVEL_INFO, "there is no configuration file to reload", NULL, NULL,
                   NULL);

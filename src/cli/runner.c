@@ -91,7 +91,7 @@ static void wake(int fd)
 static void take_reload(struct runner *r, struct relay *relay)
 {
     struct outrider_error err = {0};
-    struct log_line l;
+    struct log_entry l;
     pthread_mutex_lock(&r->mutex);
     struct pipeline_config next = r->next;
     unsigned generation = r->next_generation;

@@ -34,7 +34,7 @@ static void stop_all(struct runners *rs)
 
 static void log_signal(struct runners *rs, const char *msg, const char *name)
 {
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_INFO, msg))
         return;
     outrider__log_text(&l, "signal", name);
@@ -109,9 +109,12 @@ static void watch(struct runners *rs, int signals, const struct runner **ret_fai
 /* A person who asked for --once gets a plain line; a log stays a log. */
 static void tell_failure(struct runners *rs, const struct runner *r)
 {
-    struct log_line l;
+    struct log_entry l;
     if (rs->once && rs->log.format == LOG_FORMAT_LOGFMT) {
-        outrider__cli_say("pipeline '%s': %s", r->log.name, r->err.message);
+        if (rs->n > 1)
+            outrider__cli_say("pipeline '%s': %s", r->log.name, r->err.message);
+        else
+            outrider__cli_fail(&r->err);
         return;
     }
     if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR, "pipeline failed"))
@@ -124,7 +127,7 @@ static void tell_failure(struct runners *rs, const struct runner *r)
 static void log_totals(struct runners *rs, const struct runner *r)
 {
     const struct relay_stats *st = outrider__relay_stats(r->relay);
-    struct log_line l;
+    struct log_entry l;
     if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_INFO, "done"))
         return;
     outrider__log_text(&l, "pipeline", r->log.name);
@@ -151,8 +154,10 @@ int outrider__runners_run(struct runners *rs)
     }
     if (r < 0)
         return outrider__cli_fail(&err);
-    for (size_t i = 0; i < rs->n; i++)
-        log_totals(rs, &rs->items[i]);
+    for (size_t i = 0; i < rs->n; i++) {
+        if (rs->items[i].result == 0)
+            log_totals(rs, &rs->items[i]);
+    }
     if (failed)
         tell_failure(rs, failed);
     return failed ? CLI_FAILED : CLI_DONE;

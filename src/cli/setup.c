@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/url.h"
@@ -73,8 +74,8 @@ static int set_flags(const struct args *a, struct pipeline_config *c, struct out
 {
     for (size_t i = 0; i < sizeof(shorthands) / sizeof(shorthands[0]); i++) {
         const char *value = outrider__args_text(a, shorthands[i].flag);
-        if (value && outrider__config_set(c, bytes_str(shorthands[i].option), bytes_str(value),
-                                          err) < 0)
+        if (value &&
+            outrider__config_set(c, bytes_str(shorthands[i].option), bytes_str(value), err) < 0)
             return -1;
     }
     if (set_tables(a, c, err) < 0)
@@ -103,8 +104,8 @@ static int apply_flags(const struct args *a, struct cli_setup *s, struct outride
     char names[200];
     const char *level = outrider__args_text(a, F_LOG_LEVEL);
     const char *format = outrider__args_text(a, F_LOG_FORMAT);
-    if (level && outrider__program_set(&s->file.program, BYTES_LIT("log.level"), bytes_str(level),
-                                       err) < 0)
+    if (level &&
+        outrider__program_set(&s->file.program, BYTES_LIT("log.level"), bytes_str(level), err) < 0)
         return -1;
     if (format && outrider__program_set(&s->file.program, BYTES_LIT("log.format"),
                                         bytes_str(format), err) < 0)

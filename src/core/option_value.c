@@ -209,7 +209,7 @@ static int bad_value(const struct option *o, struct bytes text, struct outrider_
     int r;
     if (o->type == OPTION_SECRET_URL)
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                           "option '%s' is not %s, for example '%s'", o->name, strbuf_cstr(&what),
+                           "option '%s' is not %s (SCHEME:...), for example '%s'", o->name, strbuf_cstr(&what),
                            outrider__value_example(o));
     else
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
@@ -251,8 +251,8 @@ static int string_set(const struct option *o, struct arena *arena, struct bytes 
     }
     if (o->type == OPTION_SECRET_URL) {
         char scheme[32];
-        if (outrider__url_scheme(text, scheme, sizeof scheme, &why) < 0)
-            return fail_in_option(o, &why, err);
+        if (outrider__url_scheme(text, scheme, sizeof scheme, NULL) < 0)
+            return bad_value(o, text, err);
     }
     if (o->check != NULL && o->check(text, &why) < 0)
         return fail_in_option(o, &why, err);

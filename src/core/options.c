@@ -31,7 +31,7 @@ static const struct option table[] = {
      .reloadable = true, .text = "Longest time between two looks at a quiet outbox; a busy one is looked at sooner."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
      .text = "Events read and settled together."},
-    {"source.batch_bytes", OPTION_SIZE, AT(source.batch_bytes), .initial = "1MiB", .min = 4 * KIB, .max = GIB,
+    {"source.batch_bytes", OPTION_SIZE, AT(source.batch_bytes), .initial = "1MiB", .min = KIB, .max = GIB,
      .text = "A batch ends with the event that passes this size."},
     {"source.max_payload", OPTION_SIZE, AT(source.max_payload), .initial = "1MiB", .min = 1, .max = GIB,
      .text = "A larger payload is not read: the event becomes a dead letter."},
@@ -44,7 +44,7 @@ static const struct option table[] = {
      .text = "Where events go: the receiver's URL."},
     {"sink.send_timeout", OPTION_DURATION, AT(sink.send_timeout_us), .initial = "30s", .min = 0.001, .max = DAY,
      .reloadable = true, .text = "How long one try may take before it counts as failed."},
-    {"sink.rotate_size", OPTION_SIZE, AT(sink.rotate_size), .initial = "64MiB", .min = 4 * KIB, .max = 1024 * GIB,
+    {"sink.rotate_size", OPTION_SIZE, AT(sink.rotate_size), .initial = "64MiB", .min = KIB, .max = 1024 * GIB,
      .text = "file: a new segment is begun above this size."},
 
     {"route.topic", OPTION_STRING, AT(route.topic), .initial = "${aggregate_type}.${event_type}",

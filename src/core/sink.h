@@ -17,8 +17,8 @@
  *      pipeline: an operator must act.
  *  (6) Deliveries with the same topic, key and partition become visible in the
  *      order in which they were submitted. If one of them is reported DOWN or
- *      RETRY, those behind it that were taken already are reported DOWN or
- *      UNTRIED; otherwise the sink must set lane_depth to 1, and gets one per
+ *      RETRY, those behind it, and any taken while one of these is still out,
+ *      are reported DOWN or UNTRIED; otherwise the sink must set lane_depth to 1, and gets one per
  *      lane at a time.
  *  (7) An error from poll() means that the sink is lost as a whole: the engine
  *      closes it and opens it anew with backoff, or ends if it says STOP.

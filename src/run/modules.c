@@ -271,8 +271,8 @@ struct scheme_list {
 static void add_scheme(struct scheme_list *l, const char *scheme)
 {
     if (l->len < sizeof(l->text))
-        l->len += (size_t)snprintf(l->text + l->len, sizeof(l->text) - l->len, "%s%s:",
-                                   l->len ? ", " : "", scheme);
+        l->len += (size_t)snprintf(l->text + l->len, sizeof(l->text) - l->len,
+                                   "%s%s:", l->len ? ", " : "", scheme);
 }
 
 static void add_module_scheme(void *ctx, const char *name, const struct module *module,
@@ -292,7 +292,7 @@ static void list_schemes(struct scheme_list *l)
         add_scheme(l, scheme);
     outrider__modules_each(add_module_scheme, l);
     if (l->len == 0)
-        add_scheme(l, "none");
+        snprintf(l->text, sizeof(l->text), "none that could be found");
 }
 
 static const char *role_name(enum role role)

@@ -114,43 +114,59 @@ static int join_wave(struct file_sink *f, struct topic *t, struct outrider_error
     return 0;
 }
 
-enum gathered { GATHERED_ALL, GATHERED_FULL, GATHERED_FAILED };
+enum gathered { GATHERED_ALL, GATHERED_SOME, GATHERED_FAILED };
 
-/*
- * Gathers deliveries from *i on into a wave: lists of deliveries by topic, of
- * at most as many topics as can be open at once. *i becomes the first one that
- * is not in it.
- */
-static enum gathered gather_wave(struct file_sink *f, struct flusher_group *g, size_t *i)
+#define NOT_GATHERED 0xff /* a result that no sink has */
+
+/* The open topic of a delivery, opened where there is room; *ret_topic is NULL
+ * where there is none in this wave, or the topic is impossible. */
+static int topic_for(struct file_sink *f, struct flusher_group *g, size_t i,
+                     struct topic **ret_topic)
 {
     char dir[TOPIC_DIR_SIZE];
+    struct bytes name = g->items[i]->topic;
+    struct topic *t = find_topic(f, name);
+    if (t == NULL && outrider__topic_encode(name, dir, NULL) < 0) {
+        g->results[i] = SINK_DEAD;
+    } else if (t == NULL) {
+        int slot = free_slot(f);
+        if (slot >= 0 && open_topic(f, slot, name, &g->why) < 0)
+            return -1;
+        t = slot >= 0 ? &f->topics[slot] : NULL;
+    }
+    *ret_topic = t;
+    return t == NULL ? 0 : join_wave(f, t, &g->why);
+}
+
+/*
+ * Gathers a wave: lists of deliveries by topic, of at most as many topics as
+ * can be open at once. The others of the group wait for the next wave.
+ */
+static enum gathered gather_wave(struct file_sink *f, struct flusher_group *g)
+{
+    enum gathered result = GATHERED_ALL;
     f->n_wave = 0;
     f->clock++;
-    for (; *i < g->n; (*i)++) {
-        struct bytes name = g->items[*i]->topic;
-        struct topic *t = find_topic(f, name);
-        if (t == NULL) {
-            if (outrider__topic_encode(name, dir, NULL) < 0) {
-                g->results[*i] = SINK_DEAD;
-                continue;
-            }
-            int slot = free_slot(f);
-            if (slot < 0)
-                return GATHERED_FULL;
-            if (open_topic(f, slot, name, &g->why) < 0)
-                return GATHERED_FAILED;
-            t = &f->topics[f->last];
-        }
-        if (join_wave(f, t, &g->why) < 0)
+    for (size_t i = 0; i < g->n; i++) {
+        struct topic *t;
+        if (g->results[i] != NOT_GATHERED)
+            continue;
+        if (topic_for(f, g, i, &t) < 0)
             return GATHERED_FAILED;
-        f->next[*i] = -1;
+        if (t == NULL) {
+            if (g->results[i] == NOT_GATHERED)
+                result = GATHERED_SOME;
+            continue;
+        }
+        g->results[i] = SINK_DOWN;
+        f->next[i] = -1;
         if (t->tail < 0)
-            t->head = (int)*i;
+            t->head = (int)i;
         else
-            f->next[t->tail] = (short)*i;
-        t->tail = (int)*i;
+            f->next[t->tail] = (short)i;
+        t->tail = (int)i;
     }
-    return GATHERED_ALL;
+    return result;
 }
 
 static int write_topic(struct file_sink *f, struct flusher_group *g, struct topic *t)
@@ -199,17 +215,17 @@ static int publish_wave(struct file_sink *f, struct flusher_group *g)
 static bool file_write(struct sink *s, struct flusher_group *g)
 {
     struct file_sink *f = file_of(s);
-    size_t i = 0;
-    bool ok = true;
-    memset(g->results, SINK_DOWN, g->n);
-    while (ok && i < g->n) {
-        ok = gather_wave(f, g, &i) != GATHERED_FAILED;
-        /* What was gathered before the failure can still be delivered. */
-        if (publish_wave(f, g) < 0)
-            ok = false;
-    }
-    for (; i < g->n; i++)
-        g->results[i] = (unsigned char)flusher_result(&g->why);
+    enum gathered gathered;
+    bool ok;
+    memset(g->results, NOT_GATHERED, g->n);
+    do {
+        gathered = gather_wave(f, g);
+        /* What was gathered before a failure can still be delivered. */
+        ok = publish_wave(f, g) == 0 && gathered != GATHERED_FAILED;
+    } while (ok && gathered == GATHERED_SOME);
+    for (size_t i = 0; i < g->n; i++)
+        if (g->results[i] == NOT_GATHERED)
+            g->results[i] = (unsigned char)flusher_result(&g->why);
     if (f->lines.size > KEEP_BYTES)
         outrider__strbuf_release(&f->lines);
     return ok;

@@ -9,6 +9,7 @@ struct held {
     struct delivery *d;
     int64_t ready_us;
     bool is_cancelled;
+    bool is_untried; /* will come back so: one before it in its lane failed */
 };
 
 struct sim_sink {
@@ -62,10 +63,12 @@ static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct 
             if (ready < me->held[k].ready_us)
                 ready = me->held[k].ready_us;
         }
-        bool is_dead_letter;
+        bool is_dead_letter, is_untried = false;
+        for (size_t k = 0; k < me->n; k++)
+            is_untried |= me->held[k].is_untried && same_lane(me->held[k].d, d[i]);
         world_trace(w, "submit   e%d to %.*s [%d]", world_event_of(d[i], &is_dead_letter),
                     (int)d[i]->topic.len, d[i]->topic.data, (int)((uintptr_t)me >> 4 & 0xffff));
-        me->held[me->n++] = (struct held){.d = d[i], .ready_us = ready};
+        me->held[me->n++] = (struct held){.d = d[i], .ready_us = ready, .is_untried = is_untried};
     }
     return take;
 }
@@ -89,11 +92,15 @@ static void report(struct sim_sink *me, size_t at, enum sink_result result)
     me->base.settled(me->base.settled_ctx, d, result, &err);
 }
 
-/* Those behind a failed one of the same lane fail as well: sink.h (6). */
+/* Those behind a failed one of the same lane fail as well, at once or when
+ * their time comes: sink.h (6). */
 static void fail_followers(struct sim_sink *me, struct bytes key, size_t from)
 {
+    bool at_once = world_chance(me->w, 0.5);
     for (size_t k = from; k < me->n;) {
-        if (bytes_eq(me->held[k].d->key, key))
+        bool follows = bytes_eq(me->held[k].d->key, key);
+        me->held[k].is_untried |= follows;
+        if (follows && at_once)
             report(me, k, SINK_UNTRIED);
         else
             k++;
@@ -109,7 +116,10 @@ static void decide(struct sim_sink *me, size_t at)
     bool is_dead_letter;
     int i = world_event_of(d, &is_dead_letter);
     struct sim_event *e = &w->events[i];
-    if (me->held[at].is_cancelled || (!is_dead_letter && e->retries_reported < e->fails_first)) {
+    if (me->held[at].is_untried) {
+        report(me, at, SINK_UNTRIED);
+    } else if (me->held[at].is_cancelled ||
+               (!is_dead_letter && e->retries_reported < e->fails_first)) {
         if (!is_dead_letter)
             e->retries_reported++;
         world_trace(w, "refused  %s (try %d)", e->id, e->retries_reported);
@@ -180,7 +190,8 @@ static void sink_close(struct sink *s)
         bool is_dead_letter;
         int i = world_event_of(me->held[k].d, &is_dead_letter);
         struct sim_event *e = &me->w->events[i];
-        if (e->retries_reported < e->fails_first || e->never_works || world_chance(me->w, 0.3))
+        if (me->held[k].is_untried || e->retries_reported < e->fails_first || e->never_works ||
+            world_chance(me->w, 0.3))
             break;
         world_visible(me->w, i, is_dead_letter);
     }

@@ -175,8 +175,7 @@ static const char *const bad[] = {
     "\f1",
     "\v1",
     "1\xc2\xa0",
-    "\xe2\x80\x83"
-    "1",
+    "\342\200\2031",
 };
 
 static void what_the_grammar_has_is_accepted(void **state)

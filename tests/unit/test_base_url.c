@@ -335,7 +335,7 @@ static const char *const identities[][2] = {
     {"null:", "null:"},
     {"stdout:", "stdout:"},
     {"pg:host=h password=hush", "pg:host=h password=***"},
-    {"pg:u:hush@h", "pg:u:***@h"},
+    {"pg:u:hush@h", "pg:***@h"},
     {"pg://u:x/hush@h/db?a=1", "pg://u:***@h/db"},
     {"pg://h/db;password=hush", "pg://h/db;password=***"},
     {"", ""},

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+# Made by scripts/generate: edit src/cli/commands.c instead.
+# shellcheck shell=bash disable=SC2207
+_outrider()
+{
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+    local command=${COMP_WORDS[1]} flags= words=
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        words="init put relay status dead tail replay cleanup resync doctor check version help"
+        COMPREPLY=($(compgen -W "$words" -- "$cur"))
+        return
+    fi
+    case "$command $prev" in
+    "relay --mode") words="poll cdc" ;;
+    "relay --log-level") words="debug info warn error" ;;
+    "replay --log-level") words="debug info warn error" ;;
+    "relay --log-format") words="logfmt json" ;;
+    "replay --log-format") words="logfmt json" ;;
+    "init --layout") words="log status" ;;
+    "init --payload") words="jsonb text bytea" ;;
+    "init --partition") words="day month" ;;
+    *" --set") words="source.url= source.mode= source.tables= source.poll_interval= source.batch= source.batch_bytes= source.max_payload= source.connect_timeout= source.initial_delay= sink.url= sink.send_timeout= sink.rotate_size= route.topic= route.by_type= route.regex_field= route.regex= route.replacement= form= cloudevents.source= headers.event_id= headers.event_type= headers.aggregate_type= select.aggregate_types= select.event_types= retry.delays= retry.base= retry.factor= retry.max= retry.jitter= retry.max_attempts= retry.on_dead= dead_letter.topic= cleanup.retention= cleanup.every= cleanup.batch= cleanup.pause= ordered= shutdown_timeout=" ;;
+    "dead dead") words="list show retry discard" ;;
+    "help help") words="init put relay status dead tail replay cleanup resync doctor check version help" ;;
+    *" -c" | *" --config" | *" --jsonl" | "tail "*)
+        [[ $cur == -* ]] || { compopt -o default; return; } ;;
+    esac
+    if [ -n "$words" ]; then
+        [ "$prev" = --set ] && compopt -o nospace
+        COMPREPLY=($(compgen -W "$words" -- "$cur"))
+        return
+    fi
+    case $command in
+    init) flags="--db --from --name --config --set --layout --payload --partition --dry-run --help" ;;
+    put) flags="--db --from --name --config --set --table --aggregate-type --aggregate-id --type --payload --topic --key --partition-key --partition --header --id --occurred-at --expires-at --jsonl --batch --json --help" ;;
+    relay) flags="--from --db --to --name --config --set --table --mode --once --log-level --log-format --help" ;;
+    status) flags="--db --from --name --config --set --json --help" ;;
+    dead) flags="--db --from --name --config --set --id --type --since --parked --all --json --help" ;;
+    tail) flags="--follow --lines --help" ;;
+    replay) flags="--db --from --to --name --config --set --log-level --log-format --since --from-seq --help" ;;
+    cleanup) flags="--db --from --name --config --set --retention --json --help" ;;
+    resync) flags="--db --from --name --config --set --json --help" ;;
+    doctor) flags="--from --db --to --name --config --set --table --json --help" ;;
+    check) flags="--name --config --set --print --json --help" ;;
+    version) flags="--json --help" ;;
+    help) flags="--help" ;;
+    esac
+    COMPREPLY=($(compgen -W "$flags" -- "$cur"))
+}
+complete -F _outrider outrider

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* The SQLite source: its life, its statements, its queue of operations. */
+#include "source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/failpoint.h"
+#include "sqlite.h"
+
+/* How long one call may wait for another connection's lock before the queue
+ * waits instead. */
+#define BUSY_TIMEOUT_MS 50
+#define BUSY_PAUSE_US 10000
+#define STANDBY_PAUSE_US 250000
+/* A take-over that waits for a writer is given up early: nothing is in flight
+ * yet, and an operator should hear why nothing starts. */
+#define TAKE_OVER_TIMEOUT_US 2000000
+
+#define LIVE " state <> 'dead'"
+#define LANE_FIRST(condition)                                                         \
+    "SELECT arrival FROM outrider_parked WHERE pipeline = ?1 AND lane = ?2" condition \
+    " ORDER BY arrival LIMIT 1"
+#define PROMOTE(condition)                                                               \
+    "UPDATE outrider_parked SET state = 'parked', next_attempt_at = 0, updated_at = ?3 " \
+    "WHERE state = 'queued' AND arrival = (" LANE_FIRST(condition) ")"
+
+/* [0]: on_dead: skip, where dead letters do not count; [1]: block, where they do. */
+static const char *const statements[ST_COUNT][2] = {
+    [ST_BEGIN] = {"BEGIN"},
+    [ST_BEGIN_IMMEDIATE] = {"BEGIN IMMEDIATE"},
+    [ST_COMMIT] = {"COMMIT"},
+    [ST_FETCH] = {"SELECT " EVENT_COLUMNS " FROM outbox WHERE seq >= ?1 ORDER BY seq"},
+    /* Replay: by time, row by row from the start, because seq order is not time order. */
+    [ST_FETCH_FROM] = {"SELECT " EVENT_COLUMNS " FROM outbox WHERE seq > ?1 AND "
+                       "julianday(created_at) >= julianday(?2) ORDER BY seq"},
+    [ST_PROBE] = {"SELECT (SELECT max(seq) FROM outbox), (SELECT min(next_attempt_at) FROM "
+                  "outrider_parked WHERE pipeline = ?1 AND state = 'parked')"},
+    [ST_JOURNAL_MODE] = {"PRAGMA main.journal_mode"},
+    [ST_DUE] = {"SELECT min(next_attempt_at) FROM outrider_parked WHERE pipeline = ?1 AND "
+                "state = 'parked'"},
+    [ST_ANY_LIVE] = {"SELECT 1 FROM outrider_parked WHERE pipeline = ?1 AND" LIVE " LIMIT 1",
+                     "SELECT 1 FROM outrider_parked WHERE pipeline = ?1 LIMIT 1"},
+    [ST_LANE_FIRST] = {LANE_FIRST(" AND" LIVE), LANE_FIRST("")},
+    [ST_DUE_HEADS] = {"SELECT arrival, lane FROM outrider_parked WHERE pipeline = ?1 AND "
+                      "state = 'parked' AND next_attempt_at <= ?2 ORDER BY next_attempt_at, "
+                      "arrival"},
+    [ST_LANE_ROWS] = {"SELECT " EVENT_COLUMNS ", arrival, attempts FROM outrider_parked "
+                      "WHERE pipeline = ?1 AND lane = ?2 AND arrival >= ?3 AND" LIVE
+                      " ORDER BY arrival LIMIT ?4"},
+    [ST_CURSOR_READ] = {"SELECT sink, position, anchor_id, epoch, on_dead, (SELECT id FROM outbox "
+                        "WHERE seq = position), (SELECT seq FROM sqlite_sequence WHERE name = "
+                        "'outbox') FROM outrider_cursor WHERE pipeline = ?1"},
+    [ST_CURSOR_MAKE] = {"INSERT INTO outrider_cursor (pipeline, created_at) VALUES (?1, ?2)"},
+    [ST_CURSOR_TAKE] = {"UPDATE outrider_cursor SET epoch = epoch + 1, sink = ?2, on_dead = ?3 "
+                        "WHERE pipeline = ?1"},
+    [ST_CURSOR_SAVE] = {"UPDATE outrider_cursor SET position = ifnull(?3, position), "
+                        "anchor_id = ifnull(?4, anchor_id), settled_at = ?5, "
+                        "delivered_total = delivered_total + ?6, "
+                        "expired_total = expired_total + ?7, skipped_total = skipped_total + ?8, "
+                        "dead_total = dead_total + ?9 WHERE pipeline = ?1 AND epoch = ?2"},
+    [ST_PARK] = {"INSERT INTO outrider_parked (pipeline, lane, state, " EVENT_COLUMNS
+                 ", attempts, next_attempt_at, error_code, error_origin, error_message, "
+                 "parked_at, updated_at) SELECT ?1, ?2, ?3, " EVENT_COLUMNS
+                 ", ?5, ?6, ?7, ?8, ?9, ?10, ?10 FROM outbox WHERE seq = ?4"},
+    [ST_PARKED_REMOVE] = {"DELETE FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
+    [ST_PARKED_UPDATE] = {"UPDATE outrider_parked SET state = ?2, attempts = ?3, "
+                          "next_attempt_at = ?4, error_code = ?5, error_origin = ?6, "
+                          "error_message = ?7, updated_at = ?8 WHERE arrival = ?1"},
+    [ST_PROMOTE] = {PROMOTE(" AND" LIVE), PROMOTE("")},
+};
+
+sqlite3_stmt *outrider__sqlite_statement(struct sqlite_source *s, enum sqlite_statement which,
+                                         struct outrider_error *err)
+{
+    sqlite3_stmt *st = s->st[which];
+    if (st != NULL) {
+        (void)sqlite3_reset(st);
+        (void)sqlite3_clear_bindings(st);
+        return st;
+    }
+    const char *sql = statements[which][0];
+    if (s->blocks && statements[which][1] != NULL)
+        sql = statements[which][1];
+    int rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->st[which], NULL);
+    if (rc == SQLITE_OK)
+        return s->st[which];
+    (void)outrider__sqlite_fail(err, s->db, rc, "cannot prepare a statement");
+    return NULL;
+}
+
+int outrider__sqlite_run(struct sqlite_source *s, enum sqlite_statement which)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, which, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)sqlite3_step(st);
+    return sqlite3_reset(st);
+}
+
+void outrider__sqlite_rollback(struct sqlite_source *s)
+{
+    for (int i = 0; i < ST_COUNT; i++)
+        if (s->st[i] != NULL)
+            (void)sqlite3_reset(s->st[i]);
+    if (!sqlite3_get_autocommit(s->db))
+        (void)sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+enum step outrider__sqlite_stumble(struct sqlite_source *s, int rc, const char *what,
+                                   struct outrider_error *err)
+{
+    bool is_busy = outrider__sqlite_is_busy(rc);
+    (void)outrider__sqlite_fail(err, s->db, rc, what);
+    outrider__sqlite_rollback(s);
+    return is_busy ? STEP_BUSY : STEP_FAILED;
+}
+
+static int sqlite_open(struct source *base, const struct pipeline_config *config,
+                       struct instant now, struct outrider_error *err)
+{
+    struct sqlite_source *s = sqlite_source_of(base);
+    char *path = NULL;
+    s->config = config;
+    s->lock.fd = -1;
+    s->inotify_fd = s->wal_watch = -1;
+    s->mark = -1;
+    s->blocks = config->retry.on_dead == ON_DEAD_BLOCK;
+    s->opened_us = now.mono_us;
+    outrider__strbuf_init(&s->read_id, 1 << 20);
+    base->parked_due_us = CLOCK_NEVER;
+    base->wake_us = now.mono_us;
+    int errno_value = FAILPOINT("sqlite.open");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot open the source");
+    if (config->source.mode == MODE_CDC)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "a sqlite: source has no mode cdc; leave --mode out");
+    if (outrider__sqlite_path(config, &path, err) < 0)
+        return -1;
+    (void)snprintf(base->description, sizeof base->description, "sqlite:%s", path);
+    int rc = outrider__sqlite_open(path, false, &s->db, &s->path, err);
+    free(path);
+    if (rc < 0)
+        return -1;
+    struct stat st;
+    if (stat(s->path, &st) < 0)
+        return outrider__fail_errno(err, errno, "cannot look at %s", s->path);
+    s->dev = st.st_dev;
+    s->ino = st.st_ino;
+    (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
+    /* Triggers of the application are for its own writes, not for housekeeping. */
+    (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    if (outrider__sqlite_check(s->db, err) < 0)
+        return -1;
+    return outrider__sqlite_exec(s->db, "PRAGMA synchronous = NORMAL", "cannot set up the database",
+                                 err);
+}
+
+static void activate(struct sqlite_source *s, struct instant now)
+{
+    s->base.active = true;
+    s->base.ready = true;
+    s->base.waiting_for[0] = '\0';
+    outrider__sqlite_watch_open(s);
+    outrider__sqlite_watch_kick(s, now);
+}
+
+/* Takes the lock if it is free, then the pipeline. */
+static int try_activate(struct sqlite_source *s, struct instant now, struct outrider_error *err)
+{
+    if (s->lock.fd < 0 && !s->config->replay) {
+        enum lock_result r =
+            outrider__sqlite_lock(&s->lock, s->path, s->config->name, s->base.waiting_for,
+                                  sizeof s->base.waiting_for, err);
+        if (r == LOCK_FAILED)
+            return -1;
+        if (r == LOCK_BUSY) {
+            s->base.wake_us = now.mono_us + STANDBY_PAUSE_US;
+            return 0;
+        }
+        s->busy_since_us = 0;
+    }
+    enum step step = outrider__sqlite_take_over(s, now, err);
+    if (step == STEP_DONE) {
+        s->busy_since_us = 0;
+        activate(s, now);
+        return 0;
+    }
+    if (s->busy_since_us == 0)
+        s->busy_since_us = now.mono_us;
+    if (step == STEP_FAILED || now.mono_us - s->busy_since_us >= TAKE_OVER_TIMEOUT_US)
+        return -1;
+    s->base.wake_us = now.mono_us + BUSY_PAUSE_US;
+    return 0;
+}
+
+static int sqlite_start(struct source *base, struct source_op *op, struct outrider_error *err)
+{
+    struct sqlite_source *s = sqlite_source_of(base);
+    if (!base->active)
+        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is held by %s",
+                              s->config->name, base->waiting_for);
+    op->next = NULL;
+    if (s->last != NULL)
+        s->last->next = op;
+    else
+        s->first = op;
+    s->last = op;
+    return 0;
+}
+
+static enum step perform(struct sqlite_source *s, struct source_op *op, struct outrider_error *err)
+{
+    switch (op->kind) {
+    case SOURCE_MARK:
+        return outrider__sqlite_mark(s, err);
+    case SOURCE_FETCH:
+        return outrider__sqlite_fetch(s, op, err);
+    case SOURCE_FETCH_PARKED:
+        return outrider__sqlite_fetch_parked(s, op, err);
+    case SOURCE_SETTLE:
+        return outrider__sqlite_settle(s, op, err);
+    case SOURCE_CLEANUP:
+        return outrider__sqlite_cleanup(s, op, err);
+    }
+    return (enum step)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
+}
+
+/* 1: *ret_done is complete; 0: the first one waits for a lock; -1. */
+static int advance(struct sqlite_source *s, struct instant now, struct source_op **ret_done,
+                   struct outrider_error *err)
+{
+    struct source_op *op = s->first;
+    enum step step = perform(s, op, err);
+    if (step == STEP_FAILED)
+        return -1;
+    if (step == STEP_BUSY) {
+        int64_t limit = s->config->source.connect_timeout_us;
+        if (s->busy_since_us == 0)
+            s->busy_since_us = now.mono_us;
+        if (now.mono_us - s->busy_since_us >= (limit > 0 ? limit : TAKE_OVER_TIMEOUT_US))
+            return -1;
+        s->base.wake_us = now.mono_us + BUSY_PAUSE_US;
+        return 0;
+    }
+    s->busy_since_us = 0;
+    s->first = op->next;
+    if (s->first == NULL)
+        s->last = NULL;
+    op->next = NULL;
+    if (op->kind == SOURCE_FETCH && op->batch->n > 0)
+        outrider__sqlite_watch_kick(s, now);
+    *ret_done = op;
+    return 1;
+}
+
+static int sqlite_poll(struct source *base, struct instant now, struct source_op **ret_done,
+                       struct outrider_error *err)
+{
+    struct sqlite_source *s = sqlite_source_of(base);
+    *ret_done = NULL;
+    if (!base->active) {
+        if (now.mono_us < base->wake_us)
+            return 0;
+        if (try_activate(s, now, err) < 0)
+            return -1;
+        if (!base->active)
+            return 0;
+    }
+    if (s->first != NULL) {
+        int rc = advance(s, now, ret_done, err);
+        return rc < 0 ? -1 : 0;
+    }
+    return outrider__sqlite_watch_poll(s, now, err);
+}
+
+static int sqlite_fds(struct source *base, struct pollfd *ret_fds, int max)
+{
+    return outrider__sqlite_watch_fds(sqlite_source_of(base), ret_fds, max);
+}
+
+static void sqlite_close(struct source *base)
+{
+    struct sqlite_source *s = sqlite_source_of(base);
+    if (s->config == NULL)
+        return;
+    base->active = base->ready = false;
+    for (int i = 0; i < ST_COUNT; i++) {
+        sqlite3_finalize(s->st[i]);
+        s->st[i] = NULL;
+    }
+    (void)sqlite3_close(s->db);
+    s->db = NULL;
+    outrider__sqlite_watch_close(s);
+    outrider__sqlite_unlock(&s->lock);
+    outrider__strbuf_release(&s->read_id);
+    free(s->path);
+    s->path = NULL;
+    s->first = s->last = NULL;
+    s->config = NULL;
+}
+
+const struct source_ops outrider__source_sqlite = {
+    .scheme = "sqlite",
+    .size = sizeof(struct sqlite_source),
+    .open = sqlite_open,
+    .start = sqlite_start,
+    .poll = sqlite_poll,
+    .fds = sqlite_fds,
+    .close = sqlite_close,
+};

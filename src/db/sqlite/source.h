@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The SQLite source: source.c (its life and its queue of operations),
+ * source_cursor.c (taking over a pipeline), source_fetch.c (reading),
+ * source_settle.c (writing), source_watch.c (being woken). Nobody else
+ * includes this.
+ *
+ *  (1) SQLite has one writer at a time, so seqs become visible in their order:
+ *      a cursor without gaps is enough.
+ *  (2) read_seq runs ahead of the saved position while batches are in flight;
+ *      the row at read_seq is never removed by clean-up, so each read begins
+ *      at it and verifies its id.
+ *  (3) A read transaction lasts for one batch, so that the WAL can be
+ *      checkpointed and reset.
+ *  (4) What waits for another connection's lock waits in the queue: giving the
+ *      connection up would send again all that is in flight.
+ */
+#ifndef SQLITE_SOURCE_H
+#define SQLITE_SOURCE_H
+
+#include "conn.h"
+#include "core/source.h"
+
+#include <sys/types.h>
+
+enum sqlite_statement {
+    ST_BEGIN,
+    ST_BEGIN_IMMEDIATE,
+    ST_COMMIT,
+    ST_FETCH,
+    ST_FETCH_FROM,
+    ST_PROBE,
+    ST_JOURNAL_MODE,
+    ST_DUE,
+    ST_ANY_LIVE,
+    ST_LANE_FIRST,
+    ST_DUE_HEADS,
+    ST_LANE_ROWS,
+    ST_CURSOR_READ,
+    ST_CURSOR_MAKE,
+    ST_CURSOR_TAKE,
+    ST_CURSOR_SAVE,
+    ST_PARK,
+    ST_PARKED_REMOVE,
+    ST_PARKED_UPDATE,
+    ST_PROMOTE,
+    ST_COUNT
+};
+
+struct sqlite_source {
+    struct source base; /* must stay first */
+    const struct pipeline_config *config;
+    char *path; /* without symbolic links */
+    dev_t dev;
+    ino_t ino;
+    sqlite3 *db;
+    sqlite3_stmt *st[ST_COUNT];
+    struct sqlite_lock lock;
+    bool blocks; /* on_dead: block */
+    int64_t opened_us;
+
+    int64_t epoch;
+    int64_t position;      /* saved */
+    int64_t read_seq;      /* read so far */
+    struct strbuf read_id; /* id of the row at read_seq */
+    int64_t durable_seq;   /* events up to here survive a power cut */
+    int64_t mark;          /* -1: none */
+    struct row_clock clock;
+
+    struct source_op *first, *last; /* operations under way */
+    int64_t busy_since_us;          /* the first of them waits for a lock; 0: it does not */
+
+    int inotify_fd, wal_watch;
+    int64_t look_us;     /* when to look at the database again */
+    int64_t look_gap_us; /* how long after that, if there is nothing */
+    int64_t looked_us;
+};
+
+static inline struct sqlite_source *sqlite_source_of(struct source *s)
+{
+    return (struct sqlite_source *)s;
+}
+
+/* What a step of the queue's first operation came to. */
+enum step { STEP_FAILED = -1, STEP_BUSY = 0, STEP_DONE = 1 };
+
+/* source.c */
+/* The statement, made on first use, reset and without parameters; NULL with err. */
+sqlite3_stmt *outrider__sqlite_statement(struct sqlite_source *s, enum sqlite_statement which,
+                                         struct outrider_error *err);
+/* Steps a statement that returns no rows. A result code. */
+int outrider__sqlite_run(struct sqlite_source *s, enum sqlite_statement which);
+void outrider__sqlite_rollback(struct sqlite_source *s);
+/* BUSY if the code says so, else FAILED with err filled in. */
+enum step outrider__sqlite_stumble(struct sqlite_source *s, int rc, const char *what,
+                                   struct outrider_error *err);
+
+/* source_cursor.c */
+enum step outrider__sqlite_take_over(struct sqlite_source *s, struct instant now,
+                                     struct outrider_error *err);
+int outrider__sqlite_fail_history(struct sqlite_source *s, const char *what,
+                                  struct outrider_error *err);
+
+/* source_fetch.c */
+enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
+                                 struct outrider_error *err);
+enum step outrider__sqlite_fetch_parked(struct sqlite_source *s, struct source_op *op,
+                                        struct outrider_error *err);
+enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *err);
+/* When parked rows are due. A result code, as below. */
+int outrider__sqlite_read_due(struct sqlite_source *s);
+/* That, and the newest seq of the same snapshot. */
+int outrider__sqlite_probe(struct sqlite_source *s, int64_t *ret_newest);
+
+/* source_settle.c */
+enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
+                                  struct outrider_error *err);
+enum step outrider__sqlite_cleanup(struct sqlite_source *s, struct source_op *op,
+                                   struct outrider_error *err);
+
+/* source_watch.c */
+void outrider__sqlite_watch_open(struct sqlite_source *s);
+void outrider__sqlite_watch_close(struct sqlite_source *s);
+/* Something may have changed: look at once, and then at growing distances. */
+void outrider__sqlite_watch_kick(struct sqlite_source *s, struct instant now);
+int outrider__sqlite_watch_poll(struct sqlite_source *s, struct instant now,
+                                struct outrider_error *err);
+int outrider__sqlite_watch_fds(struct sqlite_source *s, struct pollfd *ret_fds, int max);
+
+#endif

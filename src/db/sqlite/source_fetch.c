@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading: new events behind the cursor, and parked rows that are due. */
+#include "source.h"
+
+#include "base/failpoint.h"
+
+#include <stdio.h>
+
+static int64_t column_or(sqlite3_stmt *st, int i, int64_t otherwise)
+{
+    return sqlite3_column_type(st, i) != SQLITE_NULL ? sqlite3_column_int64(st, i) : otherwise;
+}
+
+static int bind_pipeline(const struct sqlite_source *s, sqlite3_stmt *st)
+{
+    return sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+}
+
+int outrider__sqlite_read_due(struct sqlite_source *s)
+{
+    s->base.parked_due_us = CLOCK_NEVER;
+    if (s->config->replay)
+        return SQLITE_OK;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_DUE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)bind_pipeline(s, st);
+    if (sqlite3_step(st) == SQLITE_ROW)
+        s->base.parked_due_us = column_or(st, 0, CLOCK_NEVER);
+    return sqlite3_reset(st);
+}
+
+int outrider__sqlite_probe(struct sqlite_source *s, int64_t *ret_newest)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PROBE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)bind_pipeline(s, st);
+    if (sqlite3_step(st) == SQLITE_ROW) {
+        *ret_newest = column_or(st, 0, 0);
+        s->base.parked_due_us = s->config->replay ? CLOCK_NEVER : column_or(st, 1, CLOCK_NEVER);
+    }
+    return sqlite3_reset(st);
+}
+
+static int sync_file(struct sqlite_source *s, int which, struct outrider_error *err)
+{
+    sqlite3_file *file = NULL;
+    int rc = sqlite3_file_control(s->db, "main", which, &file);
+    if (rc == SQLITE_OK && file != NULL && file->pMethods != NULL)
+        rc = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
+    return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot sync the database");
+}
+
+/*
+ * Under synchronous=NORMAL a commit that everybody sees is not on the disk
+ * yet: after a power cut it would never have happened, and we would have told
+ * the world of it. So the file that holds the commits is synced before events
+ * leave; through SQLite's own descriptor, because closing another one of the
+ * same file would drop the process's locks on it.
+ */
+static int make_durable(struct sqlite_source *s, int64_t newest, struct outrider_error *err)
+{
+    int errno_value = FAILPOINT("sqlite.before_sync");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot sync the database");
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_JOURNAL_MODE, err);
+    if (st == NULL)
+        return -1;
+    bool is_wal = false;
+    if (sqlite3_step(st) == SQLITE_ROW)
+        is_wal = sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), "wal") == 0;
+    (void)sqlite3_reset(st);
+    if (sync_file(s, is_wal ? SQLITE_FCNTL_JOURNAL_POINTER : SQLITE_FCNTL_FILE_POINTER, err) < 0)
+        return -1;
+    s->durable_seq = newest;
+    errno_value = FAILPOINT("sqlite.after_sync");
+    return errno_value != 0 ? outrider__fail_errno(err, errno_value, "cannot sync the database")
+                            : 0;
+}
+
+/* The read begins at the row that was read last: if that row is not there, or
+ * is another one, then seqs do not mean what they did. */
+static enum step check_anchor(struct sqlite_source *s, sqlite3_stmt *st, struct outrider_error *err)
+{
+    char what[128];
+    int rc = sqlite3_step(st);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
+    if (rc == SQLITE_ROW && sqlite3_column_int64(st, 0) == s->read_seq) {
+        const char *id = (const char *)sqlite3_column_text(st, 1);
+        struct bytes now = bytes_of(id, (size_t)sqlite3_column_bytes(st, 1));
+        /* A row without an id was given one when it was read. */
+        if (bytes_eq(now, strbuf_bytes(&s->read_id)) || now.len == 0)
+            return STEP_DONE;
+        (void)snprintf(what, sizeof what, "row %lld is another one now", (long long)s->read_seq);
+    } else {
+        (void)snprintf(what, sizeof what, "row %lld is gone", (long long)s->read_seq);
+    }
+    (void)outrider__sqlite_fail_history(s, what, err);
+    outrider__sqlite_rollback(s);
+    return STEP_FAILED;
+}
+
+static sqlite3_stmt *begin_read(struct sqlite_source *s, bool is_anchored,
+                                struct outrider_error *err)
+{
+    bool by_time = s->config->replay && s->config->replay_since_us != 0;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, by_time ? ST_FETCH_FROM : ST_FETCH, err);
+    if (st == NULL)
+        return NULL;
+    (void)sqlite3_bind_int64(st, 1, is_anchored || by_time ? s->read_seq : s->read_seq + 1);
+    if (by_time) {
+        char since[CLOCK_TEXT_SIZE];
+        outrider__clock_format(s->config->replay_since_us, since);
+        (void)sqlite3_bind_text(st, 2, since, -1, SQLITE_TRANSIENT);
+    }
+    return st;
+}
+
+static enum step read_rows(struct sqlite_source *s, struct batch *b, bool *ret_at_end,
+                           struct outrider_error *err)
+{
+    bool is_anchored = s->read_seq > 0 && !s->config->replay;
+    size_t max_payload = (size_t)s->config->source.max_payload;
+    sqlite3_stmt *st = begin_read(s, is_anchored, err);
+    if (st == NULL)
+        return STEP_FAILED;
+    if (is_anchored) {
+        enum step step = check_anchor(s, st, err);
+        if (step != STEP_DONE)
+            return step;
+    }
+    *ret_at_end = false;
+    while (!batch_is_full(b)) {
+        struct event *e;
+        int rc = sqlite3_step(st);
+        if (rc == SQLITE_DONE) {
+            *ret_at_end = true;
+            break;
+        }
+        if (rc != SQLITE_ROW)
+            return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
+        if (outrider__sqlite_row(st, b, max_payload, &s->clock, &e, err) < 0)
+            return STEP_FAILED;
+    }
+    (void)sqlite3_reset(st);
+    return STEP_DONE;
+}
+
+/* Contract (7): the database is asked for the keys of this batch. */
+static int mark_blocked(struct sqlite_source *s, struct batch *b)
+{
+    if (b->n == 0 || s->config->replay)
+        return SQLITE_OK;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_ANY_LIVE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)bind_pipeline(s, st);
+    bool has_parked = sqlite3_step(st) == SQLITE_ROW;
+    int rc = sqlite3_reset(st);
+    if (rc != SQLITE_OK || !has_parked)
+        return rc;
+    st = outrider__sqlite_statement(s, ST_LANE_FIRST, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)bind_pipeline(s, st);
+    for (size_t i = 0; rc == SQLITE_OK && i < b->n; i++) {
+        struct event *e = &b->events[i];
+        struct bytes lane = event_key(e);
+        (void)sqlite3_bind_text64(st, 2, lane.data, lane.len, SQLITE_STATIC, SQLITE_UTF8);
+        e->is_blocked = sqlite3_step(st) == SQLITE_ROW;
+        rc = sqlite3_reset(st);
+    }
+    return rc;
+}
+
+static int remember_last(struct sqlite_source *s, const struct batch *b, struct outrider_error *err)
+{
+    if (b->n == 0)
+        return 0;
+    const struct event *last = &b->events[b->n - 1];
+    outrider__strbuf_clear(&s->read_id);
+    outrider__strbuf_append(&s->read_id, last->id);
+    if (s->read_id.failed)
+        return outrider__fail_nomem(err);
+    s->read_seq = last->seq;
+    return 0;
+}
+
+enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
+                                 struct outrider_error *err)
+{
+    struct batch *b = op->batch;
+    bool at_end;
+    int64_t newest = 0;
+    int errno_value = FAILPOINT("sqlite.fetch");
+    if (errno_value != 0)
+        return (enum step)outrider__fail_errno(err, errno_value, "cannot read the outbox");
+    if (b->n != 0)
+        outrider__batch_reset(b); /* tried before, and was in the way of a writer */
+    b->is_parked = false;
+    int rc = outrider__sqlite_run(s, ST_BEGIN);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
+    enum step step = read_rows(s, b, &at_end, err);
+    if (step != STEP_DONE) {
+        outrider__sqlite_rollback(s);
+        return step;
+    }
+    rc = outrider__sqlite_probe(s, &newest);
+    if (rc == SQLITE_OK && s->config->ordered)
+        rc = mark_blocked(s, b);
+    if (rc == SQLITE_OK)
+        rc = outrider__sqlite_run(s, ST_COMMIT);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
+    if (remember_last(s, b, err) < 0)
+        return STEP_FAILED;
+    if (b->n > 0 && s->read_seq > s->durable_seq && make_durable(s, newest, err) < 0)
+        return STEP_FAILED;
+    if (s->config->replay && at_end)
+        s->read_seq = newest; /* rows that are older than asked for count as read */
+    s->base.ready = !at_end;
+    if (s->mark >= 0 && (at_end || s->read_seq >= s->mark))
+        s->base.mark_reached = true;
+    return STEP_DONE;
+}
+
+enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *err)
+{
+    int64_t newest = 0;
+    int rc = outrider__sqlite_probe(s, &newest);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
+    s->mark = newest;
+    s->base.mark_reached = s->read_seq >= newest;
+    if (!s->base.mark_reached)
+        s->base.ready = true;
+    return STEP_DONE;
+}
+
+/* That row and those behind it, up to a share of the batch: a long lane must
+ * not keep the others waiting. */
+static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, struct bytes lane,
+                     struct outrider_error *err)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_LANE_ROWS, err);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)bind_pipeline(s, st);
+    (void)sqlite3_bind_text64(st, 2, lane.data, lane.len, SQLITE_STATIC, SQLITE_UTF8);
+    (void)sqlite3_bind_int64(st, 3, head);
+    (void)sqlite3_bind_int64(st, 4, (int64_t)(b->capacity / 4 + 1));
+    while (!batch_is_full(b) && sqlite3_step(st) == SQLITE_ROW) {
+        struct event *e;
+        if (outrider__sqlite_row(st, b, (size_t)s->config->source.max_payload, &s->clock, &e, err) <
+            0)
+            return SQLITE_NOMEM;
+        e->is_parked = true;
+        e->row = sqlite3_column_int64(st, EVENT_COLUMN_COUNT);
+        e->attempts = (uint32_t)sqlite3_column_int64(st, EVENT_COLUMN_COUNT + 1);
+    }
+    return sqlite3_reset(st);
+}
+
+static int read_due_lanes(struct sqlite_source *s, struct batch *b, int64_t now_us,
+                          struct outrider_error *err)
+{
+    sqlite3_stmt *heads = outrider__sqlite_statement(s, ST_DUE_HEADS, err);
+    if (heads == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)bind_pipeline(s, heads);
+    (void)sqlite3_bind_int64(heads, 2, now_us);
+    int rc = SQLITE_OK;
+    while (rc == SQLITE_OK && !batch_is_full(b) && sqlite3_step(heads) == SQLITE_ROW) {
+        const char *lane = (const char *)sqlite3_column_text(heads, 1);
+        rc = read_lane(s, b, sqlite3_column_int64(heads, 0),
+                       bytes_of(lane, (size_t)sqlite3_column_bytes(heads, 1)), err);
+    }
+    int finished = sqlite3_reset(heads);
+    return rc == SQLITE_OK ? finished : rc;
+}
+
+enum step outrider__sqlite_fetch_parked(struct sqlite_source *s, struct source_op *op,
+                                        struct outrider_error *err)
+{
+    struct batch *b = op->batch;
+    int errno_value = FAILPOINT("sqlite.fetch_parked");
+    if (errno_value != 0)
+        return (enum step)outrider__fail_errno(err, errno_value, "cannot read the parked events");
+    if (b->n != 0)
+        outrider__batch_reset(b);
+    b->is_parked = true;
+    if (s->config->replay)
+        return STEP_DONE;
+    int rc = outrider__sqlite_run(s, ST_BEGIN);
+    if (rc == SQLITE_OK)
+        rc = read_due_lanes(s, b, op->now_wall_us, err);
+    if (rc == SQLITE_OK)
+        rc = outrider__sqlite_read_due(s);
+    if (rc == SQLITE_OK)
+        rc = outrider__sqlite_run(s, ST_COMMIT);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot read the parked events", err);
+    return STEP_DONE;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing: one transaction per batch holds the position, what is parked and
+ * what leaves the parked rows; and clean-up.
+ *
+ * Every transaction begins with the cursor row under `epoch = mine`, so that a
+ * relay that was taken over changes nothing any more.
+ */
+#include "source.h"
+
+#include "base/failpoint.h"
+#include "housekeeping.h"
+
+struct tally {
+    int64_t delivered, expired, skipped, dead;
+    size_t n; /* events that this settle covers */
+};
+
+static enum step failed_at(int errno_value, struct outrider_error *err)
+{
+    return (enum step)outrider__fail_errno(err, errno_value, "cannot settle");
+}
+
+static void count(struct tally *t, enum outcome outcome)
+{
+    t->delivered += outcome == OUTCOME_DELIVERED;
+    t->expired += outcome == OUTCOME_EXPIRED;
+    t->skipped += outcome == OUTCOME_SKIPPED;
+    t->dead += outcome == OUTCOME_DEAD;
+}
+
+/* The position never passes an event that has no outcome; parked rows stand alone. */
+static struct tally tally_of(const struct batch *b)
+{
+    struct tally t = {0};
+    for (; t.n < b->n_settle; t.n++) {
+        enum outcome outcome = b->events[t.n].outcome;
+        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
+            break;
+        count(&t, outcome);
+    }
+    return t;
+}
+
+static enum step save_cursor(struct sqlite_source *s, const struct source_op *op,
+                             const struct tally *t, struct outrider_error *err)
+{
+    const struct batch *b = op->batch;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_CURSOR_SAVE, err);
+    if (st == NULL)
+        return STEP_FAILED;
+    (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 2, s->epoch);
+    if (!b->is_parked && t->n > 0) {
+        const struct event *last = &b->events[t->n - 1];
+        (void)sqlite3_bind_int64(st, 3, last->seq);
+        (void)sqlite3_bind_text64(st, 4, last->id.data, last->id.len, SQLITE_STATIC, SQLITE_UTF8);
+    }
+    (void)sqlite3_bind_int64(st, 5, op->now_wall_us);
+    (void)sqlite3_bind_int64(st, 6, t->delivered);
+    (void)sqlite3_bind_int64(st, 7, t->expired);
+    (void)sqlite3_bind_int64(st, 8, t->skipped);
+    (void)sqlite3_bind_int64(st, 9, t->dead);
+    (void)sqlite3_step(st);
+    int rc = sqlite3_reset(st);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot settle", err);
+    if (sqlite3_changes(s->db) == 1)
+        return STEP_DONE;
+    outrider__sqlite_rollback(s);
+    return (enum step)outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                                     "another relay took over pipeline '%s' of %s", s->config->name,
+                                     s->path);
+}
+
+/* Without order every event is a lane of its own. */
+static struct bytes lane_of(const struct sqlite_source *s, const struct event *e)
+{
+    return s->config->ordered ? event_key(e) : e->id;
+}
+
+static void bind_lane(const struct sqlite_source *s, sqlite3_stmt *st, struct bytes lane)
+{
+    (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text64(st, 2, lane.data, lane.len, SQLITE_STATIC, SQLITE_UTF8);
+}
+
+/* *ret_arrival: the first live row of the lane, 0 if there is none. */
+static int lane_first(struct sqlite_source *s, struct bytes lane, int64_t *ret_arrival)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_LANE_FIRST, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    bind_lane(s, st, lane);
+    *ret_arrival = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    return sqlite3_reset(st);
+}
+
+struct parked_state {
+    const char *name;
+    bool has_next;
+    int64_t next_us;
+};
+
+/* First in its lane: parked, with a time; behind others: queued, without one. */
+static struct parked_state state_of(const struct event *e, bool is_first)
+{
+    if (e->outcome == OUTCOME_DEAD)
+        return (struct parked_state){.name = "dead"};
+    if (!is_first)
+        return (struct parked_state){.name = "queued"};
+    return (struct parked_state){
+        .name = "parked",
+        .has_next = true,
+        .next_us = e->outcome == OUTCOME_PARKED ? e->next_attempt_us : 0,
+    };
+}
+
+static void bind_failure(sqlite3_stmt *st, int first, const struct event *e)
+{
+    if (e->failure == NULL)
+        return;
+    (void)sqlite3_bind_text(st, first, outrider_code_name(e->failure->code), -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, first + 1, e->failure->origin, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, first + 2, e->failure->message, -1, SQLITE_STATIC);
+}
+
+/* A copy made by the database itself: an event too large to be read needs no memory here. */
+static int park(struct sqlite_source *s, const struct event *e, int64_t now_us)
+{
+    struct bytes lane = lane_of(s, e);
+    int64_t first;
+    int rc = lane_first(s, lane, &first);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARK, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    struct parked_state state = state_of(e, first == 0);
+    bind_lane(s, st, lane);
+    (void)sqlite3_bind_text(st, 3, state.name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 4, e->seq);
+    (void)sqlite3_bind_int64(st, 5, e->attempts);
+    if (state.has_next)
+        (void)sqlite3_bind_int64(st, 6, state.next_us);
+    bind_failure(st, 7, e);
+    (void)sqlite3_bind_int64(st, 10, now_us);
+    (void)sqlite3_step(st);
+    return sqlite3_reset(st);
+}
+
+static int promote(struct sqlite_source *s, struct bytes lane, int64_t now_us)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PROMOTE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    bind_lane(s, st, lane);
+    (void)sqlite3_bind_int64(st, 3, now_us);
+    (void)sqlite3_step(st);
+    return sqlite3_reset(st);
+}
+
+static int remove_parked(struct sqlite_source *s, const struct event *e)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_REMOVE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)sqlite3_bind_int64(st, 1, e->row);
+    (void)sqlite3_bind_text(st, 2, s->config->name, -1, SQLITE_STATIC);
+    (void)sqlite3_step(st);
+    return sqlite3_reset(st);
+}
+
+/* An operator may have discarded the row meanwhile, or put another one before it. */
+static int update_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
+{
+    int64_t first;
+    int rc = lane_first(s, lane_of(s, e), &first);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_UPDATE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    struct parked_state state = state_of(e, first == e->row);
+    (void)sqlite3_bind_int64(st, 1, e->row);
+    (void)sqlite3_bind_text(st, 2, state.name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 3, e->attempts);
+    if (state.has_next)
+        (void)sqlite3_bind_int64(st, 4, state.next_us);
+    bind_failure(st, 5, e);
+    (void)sqlite3_bind_int64(st, 8, now_us);
+    (void)sqlite3_step(st);
+    return sqlite3_reset(st);
+}
+
+static int settle_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
+{
+    int rc = SQLITE_OK;
+    switch (e->outcome) {
+    case OUTCOME_DELIVERED:
+    case OUTCOME_EXPIRED:
+    case OUTCOME_SKIPPED:
+        rc = remove_parked(s, e);
+        break;
+    case OUTCOME_PARKED:
+    case OUTCOME_DEAD:
+        rc = update_parked(s, e, now_us);
+        break;
+    default:
+        return SQLITE_OK;
+    }
+    return rc == SQLITE_OK ? promote(s, lane_of(s, e), now_us) : rc;
+}
+
+static int settle_new(struct sqlite_source *s, const struct event *e, int64_t now_us)
+{
+    bool stays =
+        e->outcome == OUTCOME_PARKED || e->outcome == OUTCOME_QUEUED || e->outcome == OUTCOME_DEAD;
+    return stays ? park(s, e, now_us) : SQLITE_OK;
+}
+
+static enum step write_batch(struct sqlite_source *s, struct source_op *op, const struct tally *t,
+                             struct outrider_error *err)
+{
+    const struct batch *b = op->batch;
+    enum step step = save_cursor(s, op, t, err);
+    if (step != STEP_DONE)
+        return step;
+    int errno_value = FAILPOINT("settle.before_park");
+    if (errno_value != 0)
+        return failed_at(errno_value, err);
+    int rc = SQLITE_OK;
+    for (size_t i = 0; rc == SQLITE_OK && i < t->n; i++)
+        rc = b->is_parked ? settle_parked(s, &b->events[i], op->now_wall_us)
+                          : settle_new(s, &b->events[i], op->now_wall_us);
+    if (rc == SQLITE_OK)
+        rc = outrider__sqlite_read_due(s);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot settle", err);
+    errno_value = FAILPOINT("settle.before_commit");
+    if (errno_value != 0)
+        return failed_at(errno_value, err);
+    rc = outrider__sqlite_run(s, ST_COMMIT);
+    return rc == SQLITE_OK ? STEP_DONE : outrider__sqlite_stumble(s, rc, "cannot settle", err);
+}
+
+enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
+                                  struct outrider_error *err)
+{
+    struct tally t = tally_of(op->batch);
+    if (s->config->replay || t.n == 0)
+        return STEP_DONE;
+    int errno_value = FAILPOINT("settle.before_begin");
+    if (errno_value != 0)
+        return failed_at(errno_value, err);
+    int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot settle", err);
+    enum step step = write_batch(s, op, &t, err);
+    if (step != STEP_DONE) {
+        outrider__sqlite_rollback(s);
+        return step;
+    }
+    if (!op->batch->is_parked)
+        s->position = op->batch->events[t.n - 1].seq;
+    errno_value = FAILPOINT("settle.after_commit");
+    return errno_value != 0 ? failed_at(errno_value, err) : STEP_DONE;
+}
+
+enum step outrider__sqlite_cleanup(struct sqlite_source *s, struct source_op *op,
+                                   struct outrider_error *err)
+{
+    int64_t limit = s->config->cleanup.batch > 0 ? s->config->cleanup.batch : 1000;
+    int64_t retention_us = s->config->cleanup.retention_us;
+    op->removed = 0;
+    op->more = false;
+    if (s->config->replay || retention_us <= 0)
+        return STEP_DONE;
+    int errno_value = FAILPOINT("sqlite.cleanup");
+    if (errno_value != 0)
+        return (enum step)outrider__fail_errno(err, errno_value, "cannot clean up");
+    int rc =
+        outrider__sqlite_remove_settled(s->db, op->now_wall_us - retention_us, limit, &op->removed);
+    if (rc != SQLITE_OK)
+        return outrider__sqlite_stumble(s, rc, "cannot clean up", err);
+    op->more = op->removed == (uint64_t)limit;
+    return STEP_DONE;
+}

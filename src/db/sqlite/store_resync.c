@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * After history was rewritten: sets a pipeline's cursor to what the table
+ * still holds. Where it cannot be known whether an event was delivered, it is
+ * delivered (again): a duplicate can be told by its id, a lost event cannot.
+ */
+#include "store.h"
+
+#include "housekeeping.h"
+
+static const char sql_read[] =
+    "SELECT c.position, c.anchor_id, "
+    "(SELECT id FROM outbox WHERE seq = c.position), "
+    "(SELECT seq FROM outbox WHERE id = c.anchor_id), "
+    "ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0), "
+    "(SELECT max(seq) FROM outbox WHERE seq <= c.position), "
+    "EXISTS (SELECT 1 FROM outbox WHERE seq <= c.position AND "
+    "(julianday(created_at) - 2440587.5) * 86400000000.0 > c.settled_at + 1000000), "
+    "(SELECT count(*) FROM outbox) "
+    "FROM outrider_cursor c WHERE c.pipeline = ?1";
+/* The epoch moves on, so that a relay which is somehow still at it cannot save over this. */
+static const char sql_write[] =
+    "UPDATE outrider_cursor SET position = ?2, anchor_id = (SELECT id FROM outbox WHERE seq = ?2), "
+    "epoch = epoch + 1 WHERE pipeline = ?1";
+
+struct finding {
+    int64_t old, new;
+    bool is_intact;
+    const char *why;
+    int64_t held;
+};
+
+static bool column_is_null(sqlite3_stmt *st, int i)
+{
+    return sqlite3_column_type(st, i) == SQLITE_NULL;
+}
+
+static bool same_text(sqlite3_stmt *st, int i, int k)
+{
+    return !column_is_null(st, i) && !column_is_null(st, k) &&
+           strcmp((const char *)sqlite3_column_text(st, i),
+                  (const char *)sqlite3_column_text(st, k)) == 0;
+}
+
+static struct finding decide(sqlite3_stmt *st)
+{
+    struct finding f = {.old = sqlite3_column_int64(st, 0), .held = sqlite3_column_int64(st, 7)};
+    int64_t sequence = sqlite3_column_int64(st, 4);
+    if (f.old == 0 || (sequence >= f.old && same_text(st, 1, 2))) {
+        f.is_intact = true;
+        f.new = f.old;
+    } else if (!column_is_null(st, 3)) {
+        f.new = sqlite3_column_int64(st, 3);
+        f.why = "the row at the old position has another seq now; events behind it follow";
+    } else if (sequence < f.old) {
+        f.why = "the sequence was set back, so rows at low seqs may be new";
+    } else if (!column_is_null(st, 2)) {
+        f.why = "the row at the position is another one now, so rows below it may be new";
+    } else if (sqlite3_column_int(st, 6)) {
+        f.why = "rows below the position are newer than the last settle";
+    } else {
+        f.new = sqlite3_column_int64(st, 5);
+        f.why = "the row at the position was removed; the rest of the history fits";
+    }
+    return f;
+}
+
+static int read_finding(struct sqlite_store *s, struct finding *ret_finding,
+                        struct outrider_error *err)
+{
+    sqlite3_stmt *st = NULL;
+    if (outrider__sqlite_store_prepare(s, sql_read, &st, err) < 0)
+        return -1;
+    (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+    int rc = sqlite3_step(st), result = 0;
+    if (rc == SQLITE_ROW)
+        *ret_finding = decide(st);
+    else if (rc == SQLITE_DONE)
+        result = outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
+                                "%s has no pipeline '%s'; `outrider status` lists those it has",
+                                s->path, s->config->name);
+    else
+        result = outrider__sqlite_fail(err, s->db, rc, "cannot read the cursor");
+    sqlite3_finalize(st);
+    return result;
+}
+
+static int write_position(struct sqlite_store *s, int64_t position, struct outrider_error *err)
+{
+    sqlite3_stmt *st = NULL;
+    if (outrider__sqlite_store_prepare(s, sql_write, &st, err) < 0)
+        return -1;
+    (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 2, position);
+    (void)sqlite3_step(st);
+    int rc = sqlite3_finalize(st);
+    return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot write the cursor");
+}
+
+static void report(const struct sqlite_store *s, const struct finding *f, struct strbuf *ret_report)
+{
+    if (f->is_intact) {
+        outrider__strbuf_appendf(ret_report,
+                                 "pipeline '%s': the history is intact, position %lld stays\n",
+                                 s->config->name, (long long)f->old);
+        return;
+    }
+    outrider__strbuf_appendf(ret_report, "pipeline '%s': position %lld -> %lld: %s\n",
+                             s->config->name, (long long)f->old, (long long)f->new, f->why);
+    if (f->new == 0)
+        outrider__strbuf_appendf(ret_report,
+                                 "all %lld events that the outbox holds will be delivered, some of "
+                                 "them perhaps again\n",
+                                 (long long)f->held);
+    strbuf_append_str(ret_report, "what cannot be known: whether events were removed from the "
+                                  "outbox before they were delivered\n");
+}
+
+static int resync(struct sqlite_store *s, struct strbuf *ret_report, struct outrider_error *err)
+{
+    struct finding f;
+    if (outrider__sqlite_store_begin(s, err) < 0)
+        return -1;
+    int result = read_finding(s, &f, err);
+    if (result == 0 && !f.is_intact)
+        result = write_position(s, f.new, err);
+    result = outrider__sqlite_store_end(s, result, err);
+    if (result == 0)
+        report(s, &f, ret_report);
+    return result;
+}
+
+int outrider__sqlite_resync(struct store *base, struct strbuf *ret_report,
+                            struct outrider_error *err)
+{
+    struct sqlite_store *s = sqlite_store_of(base);
+    struct sqlite_lock lock = {.fd = -1};
+    char holder[128];
+    if (outrider__sqlite_store_ready(s, err) < 0)
+        return -1;
+    switch (outrider__sqlite_lock(&lock, s->real, s->config->name, holder, sizeof holder, err)) {
+    case LOCK_FAILED:
+        return -1;
+    case LOCK_BUSY:
+        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY,
+                              "pipeline '%s' of %s is active (%s); stop that relay first",
+                              s->config->name, s->path, holder);
+    case LOCK_HELD:
+        break;
+    }
+    int result = resync(s, ret_report, err);
+    outrider__sqlite_unlock(&lock);
+    return result;
+}
