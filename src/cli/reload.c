@@ -156,7 +156,7 @@ static void tell_unknown(struct runners *rs, const struct cli_setup *s)
 void outrider__runners_reload(struct runners *rs)
 {
     struct outrider_error err = {0};
-    struct generation *g;
+    struct generation *g = NULL;
     struct log_entry l;
     if (!outrider__args_has(rs->args, F_CONFIG)) {
         log_names(&rs->log, LOG_LEVEL_INFO, "there is no configuration file to reload", NULL, NULL,

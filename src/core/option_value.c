@@ -209,8 +209,8 @@ static int bad_value(const struct option *o, struct bytes text, struct outrider_
     int r;
     if (o->type == OPTION_SECRET_URL)
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                           "option '%s' is not %s (SCHEME:...), for example '%s'", o->name, strbuf_cstr(&what),
-                           outrider__value_example(o));
+                           "option '%s' is not %s (SCHEME:...), for example '%s'", o->name,
+                           strbuf_cstr(&what), outrider__value_example(o));
     else
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                            "option '%s': '%.*s%s' is not %s, for example '%s'", o->name, shown,

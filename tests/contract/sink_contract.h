@@ -85,6 +85,9 @@ void rig_read_back(struct rig *r);
 /* Reads a file of lines in the event log's form. */
 void rig_read_lines(FILE *in, void (*add)(void *ctx, json_t *line), void *ctx);
 
+/* Reads a topic of an event log and checks that its offsets are 0, 1, 2, ...; how many. */
+size_t count_log_lines(const char *root, const char *topic);
+
 /* A temporary directory, and its removal with everything in it. */
 void make_temp_dir(char *ret_path, size_t size);
 void remove_tree(const char *path);

@@ -32,10 +32,14 @@ static const char *const statements[ST_COUNT][2] = {
     [ST_BEGIN] = {"BEGIN"},
     [ST_BEGIN_IMMEDIATE] = {"BEGIN IMMEDIATE"},
     [ST_COMMIT] = {"COMMIT"},
-    [ST_FETCH] = {"SELECT " EVENT_COLUMNS " FROM outbox WHERE seq >= ?1 ORDER BY seq"},
+    /* A batch is one step: outrider_take() puts the row into the batch and is
+     * true when the batch is full (source_fetch.c). */
+    [ST_FETCH] = {"SELECT 1 FROM outbox WHERE seq >= ?1 AND outrider_take(" EVENT_COLUMNS
+                  ") ORDER BY seq"},
     /* Replay: by time, row by row from the start, because seq order is not time order. */
-    [ST_FETCH_FROM] = {"SELECT " EVENT_COLUMNS " FROM outbox WHERE seq > ?1 AND "
-                       "julianday(created_at) >= julianday(?2) ORDER BY seq"},
+    [ST_FETCH_SINCE] = {"SELECT 1 FROM outbox WHERE seq >= ?1 AND CASE WHEN "
+                        "julianday(created_at) >= julianday(?2) THEN outrider_take(" EVENT_COLUMNS
+                        ") END ORDER BY seq"},
     [ST_PROBE] = {"SELECT (SELECT max(seq) FROM outbox), (SELECT min(next_attempt_at) FROM "
                   "outrider_parked WHERE pipeline = ?1 AND state = 'parked')"},
     [ST_JOURNAL_MODE] = {"PRAGMA main.journal_mode"},
@@ -153,7 +157,7 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
     (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
     /* Triggers of the application are for its own writes, not for housekeeping. */
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    if (outrider__sqlite_check(s->db, err) < 0)
+    if (outrider__sqlite_check(s->db, err) < 0 || outrider__sqlite_fetch_prepare(s, err) < 0)
         return -1;
     return outrider__sqlite_exec(s->db, "PRAGMA synchronous = NORMAL", "cannot set up the database",
                                  err);
