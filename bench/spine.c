@@ -238,9 +238,13 @@ static void measure_latency(struct spine *s, long seconds)
     struct relay r;
     if (ms == NULL)
         bench_die("out of memory");
+    size_t n = latency_of_disk(in_dir(s, "plain").text, LATENCY_RATE, seconds, ms);
+    report_add(&s->report, (struct report_row){.what = "the disk alone: write and fdatasync, p99",
+                                               .ours = bench_percentile(ms, n, 0.99),
+                                               .unit = "ms"});
     relay_init(s, &r, db, "file:");
     pid_t pid = process_start(r.argv, r.log.text);
-    size_t n = latency_measure(db.text, events.text, LATENCY_RATE, seconds, ms);
+    n = latency_measure(db.text, events.text, LATENCY_RATE, seconds, ms);
     (void)process_stop(pid, r.log.text);
     report_add(&s->report, (struct report_row){.what = "commit to log at 200/s, p50",
                                                .ours = bench_percentile(ms, n, 0.5),
