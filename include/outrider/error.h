@@ -20,38 +20,38 @@ extern "C" {
 #endif
 
 /* One row makes the code, its name in logs, and its text for people. */
-#define OUTRIDER_ERRORS(X)                                                                         \
-    X(OK, "no error")                                                                              \
-    X(NOMEM, "out of memory")                                                                      \
-    X(INVALID, "invalid argument")                                                                 \
-    X(CONFIG, "invalid configuration")                                                             \
-    X(URL, "invalid URL")                                                                          \
-    X(UNSUPPORTED, "not supported")                                                                \
-    X(NOT_FOUND, "not found")                                                                      \
-    X(IO, "input or output failed")                                                                \
-    X(NO_SPACE, "no space left")                                                                   \
-    X(CONNECT, "cannot connect")                                                                   \
-    X(TIMEOUT, "timed out")                                                                        \
-    X(AUTH, "access denied")                                                                       \
-    X(DB, "database error")                                                                        \
-    X(DB_LOCKED, "database is locked")                                                             \
-    X(DB_READONLY, "database is read-only")                                                        \
-    X(NOT_A_DATABASE, "not a database")                                                            \
-    X(NO_OUTBOX, "no outbox table")                                                                \
-    X(SCHEMA_NEWER, "schema is newer than this program")                                           \
-    X(SCHEMA_UNSUITABLE, "schema is unsuitable")                                                   \
-    X(NO_TRANSACTION, "no transaction is open")                                                    \
-    X(SINK_MISMATCH, "pipeline belongs to another sink")                                           \
-    X(FENCED, "another relay took over")                                                           \
-    X(STANDBY, "another relay is active")                                                          \
-    X(HISTORY, "history of the outbox was rewritten")                                              \
-    X(SINK_DOWN, "sink is unavailable")                                                            \
-    X(REJECTED, "rejected by the sink")                                                            \
-    X(TOO_LARGE, "payload is too large")                                                           \
-    X(NOT_JSON, "not valid JSON")                                                                  \
-    X(ROUTE, "no topic for the event")                                                             \
-    X(TOPIC, "invalid topic name")                                                                 \
-    X(EXPIRED, "event expired")                                                                    \
+#define OUTRIDER_ERRORS(X)                               \
+    X(OK, "no error")                                    \
+    X(NOMEM, "out of memory")                            \
+    X(INVALID, "invalid argument")                       \
+    X(CONFIG, "invalid configuration")                   \
+    X(URL, "invalid URL")                                \
+    X(UNSUPPORTED, "not supported")                      \
+    X(NOT_FOUND, "not found")                            \
+    X(IO, "input or output failed")                      \
+    X(NO_SPACE, "no space left")                         \
+    X(CONNECT, "cannot connect")                         \
+    X(TIMEOUT, "timed out")                              \
+    X(AUTH, "access denied")                             \
+    X(DB, "database error")                              \
+    X(DB_LOCKED, "database is locked")                   \
+    X(DB_READONLY, "database is read-only")              \
+    X(NOT_A_DATABASE, "not a database")                  \
+    X(NO_OUTBOX, "no outbox table")                      \
+    X(SCHEMA_NEWER, "schema is newer than this program") \
+    X(SCHEMA_UNSUITABLE, "schema is unsuitable")         \
+    X(NO_TRANSACTION, "no transaction is open")          \
+    X(SINK_MISMATCH, "pipeline belongs to another sink") \
+    X(FENCED, "another relay took over")                 \
+    X(STANDBY, "another relay is active")                \
+    X(HISTORY, "history of the outbox was rewritten")    \
+    X(SINK_DOWN, "sink is unavailable")                  \
+    X(REJECTED, "rejected by the sink")                  \
+    X(TOO_LARGE, "payload is too large")                 \
+    X(NOT_JSON, "not valid JSON")                        \
+    X(ROUTE, "no topic for the event")                   \
+    X(TOPIC, "invalid topic name")                       \
+    X(EXPIRED, "event expired")                          \
     X(CANCELLED, "cancelled")
 
 enum outrider_code {

@@ -32,11 +32,9 @@ OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_init_sqlite(sqlite3 *db, struct ou
  * inside the caller's open transaction (an error without one, unless flags
  * allow it). ret_id, if not NULL, receives the event's id as text.
  */
-OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_enqueue_sqlite(sqlite3 *db,
-                                                             const struct outrider_event *event,
-                                                             unsigned flags,
-                                                             char ret_id[OUTRIDER_ID_SIZE],
-                                                             struct outrider_error *err);
+OUTRIDER_API OUTRIDER_MUST_CHECK int
+outrider_enqueue_sqlite(sqlite3 *db, const struct outrider_event *event, unsigned flags,
+                        char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err);
 
 #ifdef __cplusplus
 }

@@ -52,11 +52,11 @@ static bool start_fetch(struct relay *r)
 
 static bool parked_are_due(const struct relay *r)
 {
-    if (r->config.replay || r->now.mono_us < r->parked_not_before_us)
+    if (r->config.replay)
         return false;
     if (r->config.once)
         return !r->once_parked_done && r->mark_started && !r->mark_busy;
-    return r->source->parked_due_us <= r->now.wall_us;
+    return r->source->parked_due_us <= r->now.wall_us && r->now.mono_us >= r->parked_not_before_us;
 }
 
 static bool start_fetch_parked(struct relay *r)

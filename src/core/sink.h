@@ -30,14 +30,7 @@
 
 struct pipeline_config;
 
-enum sink_result {
-    SINK_DELIVERED,
-    SINK_DOWN,
-    SINK_RETRY,
-    SINK_DEAD,
-    SINK_STOP,
-    SINK_UNTRIED
-};
+enum sink_result { SINK_DELIVERED, SINK_DOWN, SINK_RETRY, SINK_DEAD, SINK_STOP, SINK_UNTRIED };
 
 struct sink {
     const struct sink_ops *ops;

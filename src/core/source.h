@@ -46,11 +46,11 @@ enum source_op_kind {
 
 struct source_op {
     enum source_op_kind kind;
-    struct batch *batch;     /* FETCH, FETCH_PARKED, SETTLE */
-    int64_t now_wall_us;     /* the engine's clock: FETCH_PARKED, SETTLE, CLEANUP */
-    uint64_t removed;        /* CLEANUP: rows removed */
-    bool more;               /* CLEANUP: there is more to remove right away */
-    struct source_op *next;  /* the source's own queue */
+    struct batch *batch;    /* FETCH, FETCH_PARKED, SETTLE */
+    int64_t now_wall_us;    /* the engine's clock: FETCH_PARKED, SETTLE, CLEANUP */
+    uint64_t removed;       /* CLEANUP: rows removed */
+    bool more;              /* CLEANUP: there is more to remove right away */
+    struct source_op *next; /* the source's own queue */
 };
 
 struct source {

@@ -26,24 +26,24 @@ struct init_options {
 
 struct store_status {
     char pipeline[64];
-    char sink[256];        /* identity of its sink, or "" */
-    bool relay_active;     /* somebody holds the pipeline's lock */
-    int64_t position;      /* last settled seq */
-    int64_t head;          /* last seq in the outbox */
-    uint64_t pending;      /* committed and not yet settled, parked ones not counted */
+    char sink[256];    /* identity of its sink, or "" */
+    bool relay_active; /* somebody holds the pipeline's lock */
+    int64_t position;  /* last settled seq */
+    int64_t head;      /* last seq in the outbox */
+    uint64_t pending;  /* committed and not yet settled, parked ones not counted */
     uint64_t parked, queued, dead;
     int64_t oldest_pending_us; /* created_at of the oldest pending event, 0 if none */
     uint64_t delivered_total, expired_total, skipped_total, dead_total; /* since init */
-    int64_t settled_at_us; /* last settle, 0: never */
+    int64_t settled_at_us;                                              /* last settle, 0: never */
 };
 
 struct dead_filter {
-    const char *pipeline;     /* NULL: all */
-    const char *const *ids;   /* event ids */
+    const char *pipeline;   /* NULL: all */
+    const char *const *ids; /* event ids */
     size_t n_ids;
-    const char *event_type;   /* NULL: any */
-    int64_t since_us;         /* 0: any time; by when it died */
-    bool with_parked;         /* list parked and queued ones too */
+    const char *event_type; /* NULL: any */
+    int64_t since_us;       /* 0: any time; by when it died */
+    bool with_parked;       /* list parked and queued ones too */
 };
 
 /* One row of outrider_parked, borrowed for the duration of the callback. */
