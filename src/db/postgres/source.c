@@ -2,6 +2,7 @@
 /* The PostgreSQL source: its life from connecting to being active. */
 #include "source.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 #include "client.h"
 #include "postgres.h"
 
-static const struct pg_layout *const layouts[] = {&outrider__pg_layout_log};
+static const struct pg_layout *const layouts[] = {&outrider__pg_layout_cdc,
+                                                  &outrider__pg_layout_log};
 
 void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
 {
@@ -50,9 +52,6 @@ static int pg_open(struct source *base, const struct pipeline_config *config, st
     int errno_value = FAILPOINT("postgres.open");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot open the source");
-    if (config->source.mode == MODE_CDC)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "this build reads postgresql: sources with mode poll only");
     s->phase = PHASE_CONNECT;
     base->wake_us = now.mono_us;
     return outrider__pg_connect(&s->conn, config->source.url, config->name,
@@ -140,6 +139,8 @@ static int advance(struct pg_source *s, struct outrider_error *err)
         return outrider__pg_session(&s->conn, on_session, s, err);
     case PHASE_LOCK:
         return take_lock(s, err);
+    case PHASE_BEGIN:
+        return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
     case PHASE_ACTIVE:
         return s->layout->tick(s, s->now, err);
     default:
@@ -167,6 +168,10 @@ static struct source_op *take_done(struct pg_source *s)
         return NULL;
     s->first_op = (s->first_op + 1) % PG_OPS_MAX;
     s->n_ops--;
+    if (slot->op->kind == SOURCE_FETCH)
+        s->n_live += slot->op->batch->n > 0;
+    else if (slot->op->kind == SOURCE_SETTLE)
+        s->n_live -= !slot->op->batch->is_parked;
     return slot->op;
 }
 
@@ -186,7 +191,11 @@ static int pg_poll(struct source *base, struct instant now, struct source_op **r
 
 static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
 {
-    return outrider__pg_fds(&pg_source_of(base)->conn, ret_fds, max);
+    struct pg_source *s = pg_source_of(base);
+    int n = outrider__pg_fds(&s->conn, ret_fds, max);
+    if (s->layout != NULL && s->layout->fds != NULL)
+        n += s->layout->fds(s, ret_fds + n, max - n);
+    return n;
 }
 
 static void pg_close(struct source *base)
