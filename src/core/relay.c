@@ -82,6 +82,11 @@ int outrider__relay_reload(struct relay *r, const struct pipeline_config *config
     return 0;
 }
 
+void outrider__relay_want_delivered(struct relay *r, bool wants)
+{
+    r->observer.wants_delivered = wants;
+}
+
 static bool has_batches(const struct relay *r)
 {
     for (int i = 0; i < RELAY_BATCHES; i++)
@@ -98,19 +103,19 @@ static void check_once(struct relay *r)
         return;
     int64_t limit = r->config.source.connect_timeout_us;
     if (r->source == NULL || !r->source->active) {
-        if (r->now.mono_us - r->started_us < limit)
+        if (r->now.mono_us - r->inactive_since_us < limit)
             return;
         if (r->source != NULL && r->source->waiting_for[0] != '\0')
             outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_STOP,
                            "another relay is active on pipeline '%s' (%s)", r->config.name,
                            r->source->waiting_for);
         else if (r->source == NULL && r->source_failures > 0)
-            err = r->error;
+            err = r->source_error;
         else
             outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
                            "source did not answer within connect_timeout");
         relay_fail(r, &err);
-    } else if (r->is_down) {
+    } else if (r->is_down && !(r->is_probing && !has_batches(r))) {
         if (r->down_since_us == 0)
             r->down_since_us = r->now.mono_us;
         else if (r->now.mono_us - r->down_since_us >= limit)
@@ -193,7 +198,7 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
 {
     r->now = now;
     if (r->started_us < 0)
-        r->started_us = now.mono_us;
+        r->started_us = r->inactive_since_us = now.mono_us;
     bool progress = r->state == RELAY_RUNNING;
     for (int round = 0; progress && round < ROUNDS_PER_STEP && !r->failed; round++) {
         outrider__relay_sink_connect(r);

@@ -89,6 +89,8 @@ void outrider__relay_stop(struct relay *r, struct instant now);
  * is made anew. The configuration outlives the relay, or the next reload. */
 int outrider__relay_reload(struct relay *r, const struct pipeline_config *config,
                            struct outrider_error *err);
+/* Changes the observer's wants_delivered: its level of detail was changed. */
+void outrider__relay_want_delivered(struct relay *r, bool wants);
 
 const struct relay_stats *outrider__relay_stats(const struct relay *r);
 const struct source *outrider__relay_source(const struct relay *r);

@@ -36,7 +36,9 @@ struct relay {
     struct source *source; /* open, or NULL */
     uint32_t source_failures;
     int64_t source_retry_us;
-    bool was_active, standby_noted;
+    bool was_active, standby_noted, is_connected_noted;
+    int64_t inactive_since_us; /* for --once */
+    struct outrider_error source_error;
     uint64_t op_no; /* operations started or completed so far */
     size_t n_ops;   /* under way */
     struct source_op mark_op, cleanup_op;
@@ -105,7 +107,8 @@ static inline void relay_fail(struct relay *r, const struct outrider_error *why)
 }
 
 /* relay_flow.c */
-void outrider__relay_admit(struct relay *r, struct batch *b);
+/* -1: no memory for it now; the source is to be lost, and asked again later. */
+int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_submit(struct relay *r);
 bool outrider__relay_sink_poll(struct relay *r);
 void outrider__relay_sink_connect(struct relay *r);

@@ -170,6 +170,7 @@ class SeveralPipelines(harness.OutriderTest):
                          ("one", "source.batch", "warn"))
         self.put('{}')
         relay.wait_for_log("batch settled")  # the new log level
+        relay.wait_for_log("status=delivered")
         relay.send(signal.SIGHUP)
         for f in [harness.logfmt(line) for line in relay.wait_for_log("msg=reloaded", 4)][2:]:
             self.assertEqual(f["changed"], "nothing")

@@ -79,6 +79,7 @@ static void make_faults(struct world *w)
     f->sink_open_error = level * 10;
     f->outage = world_chance(w, 0.4) ? level : 0;
     f->ack_lost = world_chance(w, 0.3) ? level : 0;
+    f->no_memory = world_chance(w, 0.2) ? level / 4 : 0;
     f->partial = world_chance(w, 0.5) ? 0.3 : 0;
     f->crashes = world_chance(w, 0.5);
     f->steal_lock = world_chance(w, 0.3);
@@ -93,12 +94,26 @@ static void trace_event(void *ctx, const struct event *e)
                 outrider__outcome_name(e->outcome));
 }
 
+/* The linker puts this before the router's own. */
+int __real_outrider__router_route(const struct router *r, struct event *e, bool with_headers,
+                                  struct outrider_error *err);
+int __wrap_outrider__router_route(const struct router *r, struct event *e, bool with_headers,
+                                  struct outrider_error *err);
+int __wrap_outrider__router_route(const struct router *r, struct event *e, bool with_headers,
+                                  struct outrider_error *err)
+{
+    if (world_chance(the_world, the_world->faults.no_memory))
+        return outrider__fail_nomem(err);
+    return __real_outrider__router_route(r, e, with_headers, err);
+}
+
 struct actor {
     struct relay *relay; /* or NULL */
     bool is_stopping;
     int n_restless;  /* steps in a row that asked for another at once */
     int n_committed; /* when it started: what --once has to settle */
     int64_t started_wall_us;
+    int64_t active_us; /* when its source was last active */
 };
 
 static void actor_start(struct world *w, struct actor *a)
@@ -109,7 +124,9 @@ static void actor_start(struct world *w, struct actor *a)
                                 .sink_ops = &sim_sink_ops,
                                 .observer = {.ctx = w, .event = trace_event},
                                 .seed = world_random(w)};
-    *a = (struct actor){.n_committed = w->n_committed, .started_wall_us = w->now.wall_us};
+    *a = (struct actor){.n_committed = w->n_committed,
+                        .started_wall_us = w->now.wall_us,
+                        .active_us = w->now.mono_us};
     if (outrider__relay_new(&setup, &a->relay, &err) < 0)
         world_broken(w, "relay_new: %s", err.message);
 }
@@ -152,6 +169,13 @@ static int64_t actor_step(struct world *w, struct actor *a)
             world_broken(w, "the relay is done, and nobody asked for it");
         check_once(w, a);
     }
+    if (state == RELAY_FAILED && strstr(err.message, "sink") == NULL &&
+        strcmp(err.message, "simulated") != 0 &&
+        w->now.mono_us - a->active_us < w->config.source.connect_timeout_us)
+        world_broken(w, "--once gave up before connect_timeout: %s", err.message);
+    if (state == RELAY_RUNNING && outrider__relay_source(a->relay) != NULL &&
+        outrider__relay_source(a->relay)->active)
+        a->active_us = w->now.mono_us;
     if (state != RELAY_RUNNING) {
         actor_end(w, a, state == RELAY_DONE ? "stopped" : err.message);
         return w->now.mono_us;
@@ -185,6 +209,7 @@ static void reload(struct world *w, struct relay *relay)
     fresh.ordered = !c->ordered;
     fresh.once = !c->once;
     fresh.retry.on_dead = c->retry.on_dead == ON_DEAD_SKIP ? ON_DEAD_BLOCK : ON_DEAD_SKIP;
+    w->was_reloaded = true;
     world_trace(w, "reload");
     if (outrider__relay_reload(relay, &fresh, &err) < 0)
         world_broken(w, "reload: %s", err.message);

@@ -57,6 +57,7 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     struct sim_event *e = &w->events[i];
     if (i >= w->n_committed)
         world_broken(w, "event %d was invented: it is not committed", i);
+    e->was_dead_letter |= is_dead_letter;
     if (is_dead_letter || e->was_visible)
         return;
     world_trace(w, "visible  %s key %s", e->id, e->key);
@@ -138,6 +139,9 @@ static void check_attempts(struct world *w, const struct event *e)
     if (e->outcome == OUTCOME_DEAD && !s->is_oversize && !s->never_works &&
         e->attempts < (uint32_t)w->least_attempts)
         world_broken(w, "event %lld died after %u attempts", (long long)e->seq - 1, e->attempts);
+    if (e->outcome == OUTCOME_DEAD && w->config.dead_letter.topic != NULL && !w->was_reloaded &&
+        !s->was_dead_letter)
+        world_broken(w, "event %lld died, and its topic was not told", (long long)e->seq - 1);
 }
 
 static void settle_new(struct world *w, const struct event *e)

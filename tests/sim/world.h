@@ -26,6 +26,7 @@ struct sim_event {
     /* What happened to it. */
     int retries_reported;
     bool was_visible, was_dead_reported;
+    bool was_dead_letter;     /* published as one, or refused by the broker even so */
     int64_t first_visible_no; /* position in the broker's log */
 };
 
@@ -41,6 +42,7 @@ struct sim_row {
 
 struct faults {
     double source_error, source_open_error, sink_error, sink_open_error, outage, ack_lost, partial;
+    double no_memory;
     bool steal_lock, crashes, stalls, reloads, operators;
 };
 
@@ -71,7 +73,8 @@ struct world {
     int lane_depth;
     bool can_cancel;
     struct pipeline_config config; /* what the next relay starts with */
-    int64_t least_attempts;        /* the lowest max_attempts that was ever configured */
+    bool was_reloaded;
+    int64_t least_attempts; /* the lowest max_attempts that was ever configured */
     struct arena arena;
 };
 
