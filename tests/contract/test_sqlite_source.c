@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What only a SQLite source has: history, locks of writers, wake-ups, kills. */
-#include "contract/source_contract.h"
+#include "support/source_harness.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -84,7 +84,7 @@ static void activation_fails(struct harness *h, struct outrider_error *ret_err)
 {
     struct source_op *done;
     struct instant now = outrider__clock_now();
-    for (int i = 0; i < 1000; i++, now.mono_us += 100000)
+    for (int i = 0; h->source != NULL && i < 1000; i++, now.mono_us += 100000)
         if (h->source->ops->poll(h->source, now, &done, ret_err) < 0) {
             harness_close(h);
             return;
@@ -115,11 +115,13 @@ static void settle_three(struct harness *h)
 
 static void a_rewritten_history_stops_a_start(void **state)
 {
-    static const char *const ways[] = {
-        /* Emptied and numbered anew, with other events. */
+    /* Emptied and numbered anew, with other events. */
+    static const char anew[] =
         "DELETE FROM outbox; DELETE FROM sqlite_sequence WHERE name = 'outbox';"
         "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES "
-        "('order', 1, 'X', '{}'), ('order', 1, 'X', '{}'), ('order', 1, 'X', '{}')",
+        "('order', 1, 'X', '{}'), ('order', 1, 'X', '{}'), ('order', 1, 'X', '{}')";
+    static const char *const ways[] = {
+        anew,
         "DELETE FROM outbox; DELETE FROM sqlite_sequence WHERE name = 'outbox'",
         "UPDATE sqlite_sequence SET seq = 1 WHERE name = 'outbox'",
         "DELETE FROM outbox WHERE seq = 3",
@@ -412,6 +414,18 @@ static void a_file_moved_over_the_database_is_noticed(void **state)
     assert_non_null(strstr(err.message, "replaced"));
 }
 
+static void an_idle_source_notices_that_its_file_is_gone(void **state)
+{
+    struct harness *h = *state;
+    struct outrider_error err = {0};
+    settle_three(h);
+    assert_int_equal(unlink(f.path), 0);
+    activation_fails(h, &err);
+    assert_int_equal(err.disposition, OUTRIDER_RETRY);
+    assert_non_null(strstr(err.message, "replaced"));
+    start_fails(h, OUTRIDER_NOT_FOUND, OUTRIDER_STOP, "does not exist");
+}
+
 static void rows_that_make_no_sense_become_malformed_events(void **state)
 {
     struct harness *h = *state;
@@ -502,12 +516,19 @@ static void two_paths_to_one_database_share_one_lock(void **state)
 #define WRITERS 4
 #define TRANSACTIONS 60
 
+struct writer {
+    pthread_t thread;
+    unsigned number; /* from 1; 0: has ended */
+    uint64_t written;
+};
+
 static void *write_events(void *arg)
 {
-    unsigned seed = (unsigned)(uintptr_t)arg;
-    char key[16];
+    struct writer *w = arg;
+    unsigned seed = w->number;
+    char key[32];
     sqlite3 *db = NULL;
-    (void)snprintf(key, sizeof key, "writer-%u", seed);
+    (void)snprintf(key, sizeof key, "writer-%u", w->number);
     if (sqlite3_open(f.path, &db) != SQLITE_OK)
         abort();
     (void)sqlite3_busy_timeout(db, 60000);
@@ -534,41 +555,45 @@ static void *write_events(void *arg)
         n += commit ? (uint64_t)events : 0;
     }
     (void)sqlite3_close(db);
-    return (void *)(uintptr_t)n;
+    w->written = n;
+    return NULL;
+}
+
+static size_t count_running(struct writer *w)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < WRITERS; i++) {
+        if (w[i].number != 0 && pthread_tryjoin_np(w[i].thread, NULL) == 0)
+            w[i].number = 0;
+        n += w[i].number != 0;
+    }
+    return n;
 }
 
 static void of_writers_at_once_nothing_is_lost_invented_or_reordered(void **state)
 {
     struct harness *h = *state;
-    pthread_t threads[WRITERS];
-    uint64_t next[WRITERS] = {0}, written[WRITERS] = {0};
-    size_t running = WRITERS;
+    struct writer w[WRITERS] = {0};
+    uint64_t next[WRITERS] = {0};
     harness_activate(h);
-    for (size_t i = 0; i < WRITERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, write_events, (void *)(i + 1)), 0);
+    for (unsigned i = 0; i < WRITERS; i++) {
+        w[i].number = i + 1;
+        assert_int_equal(pthread_create(&w[i].thread, NULL, write_events, &w[i]), 0);
+    }
     int64_t deadline = outrider__clock_now().mono_us + 5 * HARNESS_TIMEOUT_US;
-    while (outrider__clock_now().mono_us < deadline) {
-        size_t n = harness_fetch(h);
-        for (size_t i = 0; i < n; i++) {
+    for (bool ended = false, at_end = false; !ended || !at_end;) {
+        ended = count_running(w) == 0; /* asked first: what they wrote is there to be read */
+        at_end = harness_fetch(h) == 0;
+        for (size_t i = 0; i < h->batch.n; i++) {
             struct event *e = &h->batch.events[i];
             size_t writer = (size_t)(e->aggregate_id.data[7] - '1');
             assert_int_equal(harness_number(e), next[writer]++);
         }
         harness_settle(h, &h->batch, OUTCOME_DELIVERED);
-        for (size_t i = 0; i < WRITERS; i++) {
-            void *result;
-            if (threads[i] != 0 && pthread_tryjoin_np(threads[i], &result) == 0) {
-                written[i] = (uint64_t)(uintptr_t)result;
-                threads[i] = 0;
-                running--;
-            }
-        }
-        if (running == 0 && n == 0 && harness_fetch(h) == 0)
-            break;
+        assert_true(outrider__clock_now().mono_us < deadline);
     }
-    assert_int_equal(running, 0);
     for (size_t i = 0; i < WRITERS; i++)
-        assert_int_equal(next[i], written[i]);
+        assert_int_equal(next[i], w[i].written);
 }
 
 /* Kills. */
@@ -650,6 +675,7 @@ int main(void)
         T(an_idle_source_looks_no_more_often_than_poll_interval),
         T(an_operators_retry_is_noticed),
         T(a_file_moved_over_the_database_is_noticed),
+        T(an_idle_source_notices_that_its_file_is_gone),
         T(rows_that_make_no_sense_become_malformed_events),
         T(an_outbox_in_utf16_is_read_as_utf8),
         T(a_pipelines_name_may_hold_any_bytes),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The SQLite store: init, put, status, dead letters, clean-up, doctor, resync. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,6 +159,47 @@ static void options_that_sqlite_has_not_are_refused(void **state)
     assert_int_equal(err.code, OUTRIDER_UNSUPPORTED);
     assert_int_equal(r->store->ops->init(r->store, &xml, NULL, &err), -1);
     assert_int_equal(err.code, OUTRIDER_CONFIG);
+}
+
+#define AT_ONCE 4
+
+static void *init_from_a_thread(void *arg)
+{
+    const struct pipeline_config *config = arg;
+    struct init_options o = {0};
+    struct store *store = calloc(1, outrider__store_sqlite.size);
+    struct outrider_error *err = calloc(1, sizeof *err);
+    if (store == NULL || err == NULL)
+        abort();
+    if (outrider__store_sqlite.open(store, config, err) == 0 &&
+        outrider__store_sqlite.init(store, &o, NULL, err) == 0) {
+        free(err);
+        err = NULL;
+    }
+    outrider__store_sqlite.close(store);
+    free(store);
+    return err;
+}
+
+static void several_may_init_at_once(void **state)
+{
+    struct rig *r = *state;
+    pthread_t threads[AT_ONCE];
+    r->config.source.connect_timeout_us = 20000000;
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < AT_ONCE; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, init_from_a_thread, &r->config), 0);
+        for (int i = 0; i < AT_ONCE; i++) {
+            void *err;
+            assert_int_equal(pthread_join(threads[i], &err), 0);
+            if (err != NULL)
+                fail_msg("%s", ((struct outrider_error *)err)->message);
+        }
+        assert_int_equal(sqlite_value(r->f.db, "SELECT count(*) FROM outrider_schema"), 1);
+        sqlite_must(r->f.db, "DROP TABLE outbox; DROP TABLE outrider_schema;"
+                             "DROP TABLE outrider_cursor; DROP TABLE outrider_parked;"
+                             "PRAGMA journal_mode = DELETE");
+    }
 }
 
 /* put */
@@ -549,6 +591,7 @@ int main(void)
         T_EMPTY(init_makes_the_file_and_says_what_it_did),
         T_EMPTY(what_a_dry_run_prints_makes_the_outbox),
         T_EMPTY(the_payload_is_json_text_or_bytes),
+        T_EMPTY(several_may_init_at_once),
         T_EMPTY(options_that_sqlite_has_not_are_refused),
         T(put_refuses_what_the_outbox_would),
         T(put_into_a_locked_or_missing_database_fails),
