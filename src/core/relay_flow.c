@@ -510,13 +510,15 @@ static void check_timeouts(struct relay *r)
     }
 }
 
-void outrider__relay_sink_check(struct relay *r)
+bool outrider__relay_sink_check(struct relay *r)
 {
-    if (r->is_down && !r->is_probing && r->sink != NULL && r->stats.in_flight == 0 &&
-        r->now.mono_us >= r->sink_retry_us)
+    bool probes = r->is_down && !r->is_probing && r->sink != NULL && r->stats.in_flight == 0 &&
+                  r->now.mono_us >= r->sink_retry_us;
+    if (probes)
         probe_sink(r);
     if (r->stats.in_flight == 0)
         r->timeout_check_us = CLOCK_NEVER;
     else if (r->timeout_check_us == CLOCK_NEVER || r->now.mono_us >= r->timeout_check_us)
         check_timeouts(r);
+    return probes;
 }

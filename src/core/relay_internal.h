@@ -55,9 +55,9 @@ struct relay {
     struct event *ready_head, *ready_tail;
     bool needs_flush;
     bool is_sink_full; /* it took fewer than it was offered */
-    bool is_down;    /* an outage: offers nothing until retry_us */
-    bool is_probing; /* offered again since; one delivery ends the outage */
-    bool is_stalled; /* reported as an outage because it does not answer */
+    bool is_down;      /* an outage: offers nothing until retry_us */
+    bool is_probing;   /* offered again since; one delivery ends the outage */
+    bool is_stalled;   /* reported as an outage because it does not answer */
     uint32_t sink_failures;
     int64_t sink_retry_us;
     int64_t timeout_check_us;
@@ -112,7 +112,7 @@ void outrider__relay_sink_connect(struct relay *r);
 void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why);
 void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
                              const struct outrider_error *why);
-void outrider__relay_sink_check(struct relay *r);
+bool outrider__relay_sink_check(struct relay *r);
 
 /* relay_ops.c */
 bool outrider__relay_source_poll(struct relay *r);
