@@ -18,7 +18,7 @@ static inline uint64_t word(const char *p, size_t n)
 uint64_t outrider__bytes_hash(struct bytes b)
 {
     const uint64_t k0 = 0x9e3779b97f4a7c15ULL, k1 = 0xd6e8feb86659fd93ULL;
-    uint64_t h = b.len * k1;
+    uint64_t h = (b.len + 1) * 0xa0761d6478bd642fULL; /* never k1: that would make a factor 0 */
     const char *p = b.data;
     size_t n = b.len;
     for (; n > 16; p += 16, n -= 16)
