@@ -56,7 +56,7 @@ static void init_outbox(void)
     struct outrider_error err = {0};
     struct arena arena;
     struct pipeline_config config;
-    struct init_options options = {0};
+    struct init_options options = {.payload = "text"}; /* jsonb would not keep the bytes */
     struct store *s = calloc(1, outrider__store_postgres.size);
     outrider__arena_init(&arena, 4096);
     assert_int_equal(outrider__config_init(&config, &arena, "default", &err), 0);

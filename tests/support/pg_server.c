@@ -60,7 +60,8 @@ bool pg_server_start(void)
     if (mkdtemp(dir) == NULL || (geteuid() == 0 && run("chown postgres %s", dir) != 0))
         return false;
     (void)atexit(remove_server);
-    if (run("cd / && %s %s/initdb -D %s/data -A trust -U postgres -E UTF8 --no-sync >/dev/null 2>&1",
+    if (run("cd / && %s %s/initdb -D %s/data -A trust -U postgres -E UTF8 --no-sync >/dev/null "
+            "2>&1",
             as_postgres(), bindir, dir) != 0)
         return false;
     if (run("printf \"listen_addresses = ''\\nunix_socket_directories = '%s'\\nfsync = off\\n"
@@ -95,7 +96,8 @@ void pg_server_url(const char *database, bool fresh, char *ret_url, size_t size)
 
 void pg_server_restart(const char *mode)
 {
-    assert_int_equal(run("cd / && %s %s/pg_ctl -D %s/data -l %s/log -m %s -w restart >/dev/null 2>&1",
-                         as_postgres(), bindir, dir, dir, mode),
-                     0);
+    assert_int_equal(
+        run("cd / && %s %s/pg_ctl -D %s/data -l %s/log -m %s -w restart >/dev/null 2>&1",
+            as_postgres(), bindir, dir, dir, mode),
+        0);
 }

@@ -424,13 +424,17 @@ static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *
     struct pg_source *s = op->source;
     (void)n;
     (void)err;
-    log_of(s)->mark = outrider__pg_get_int(results[0], 0, 0, 0);
-    s->base.ready = true;
+    struct log_source *l = log_of(s);
+    l->mark = outrider__pg_get_int(results[0], 0, 0, 0);
+    if (l->mark == l->head && l->gaps.n == 0 && !s->config->replay)
+        s->base.mark_reached = true;
+    else
+        s->base.ready = true;
     pg_op_done(op);
     return 0;
 }
 
-/* Only a read that is newer than the mark can tell: gaps may have filled. */
+/* Where there are gaps, only a read that is newer than the mark can tell. */
 static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);

@@ -90,14 +90,11 @@ static int add_read(struct pg_source *s, int *n, struct outrider_error *err)
 
 static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err);
 
-int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     int n = 0;
-    int errno_value = FAILPOINT("postgres.fetch");
-    if (errno_value != 0)
-        return outrider__fail_errno(err, errno_value, "cannot read the outbox");
     *f = (struct log_fetch){.op = op, .no = f->no + 1, .i_any = -1, .ask_us = CLOCK_NEVER};
     f->with_gaps = l->gaps.n > 0;
     f->gaps_only = l->gaps.n > (size_t)s->config->source.max_gaps;
@@ -114,6 +111,14 @@ int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outride
             return -1;
     }
     return outrider__pg_request_end(&s->conn, err);
+}
+
+int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    int errno_value = FAILPOINT("postgres.fetch");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot read the outbox");
+    return send_read(s, op, err);
 }
 
 static int note_writers(struct pg_source *s, const PGresult *r, struct outrider_error *err)
@@ -351,6 +356,10 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
     if (take_rows(s, &g, err) < 0 || remember(s, &g, err) < 0 || move_head(s, &g, err) < 0 ||
         read_facts(s, results[f->i_facts], err) < 0 || tell_of_crowd(s, err) < 0)
         return -1;
+    if (g.b->n == 0 && g.met_large && !f->is_large) {
+        outrider__batch_reset(g.b);
+        return send_read(s, f->op, err);
+    }
     if (g.b->n == 0) {
         finish(s);
         return 0;
