@@ -139,7 +139,7 @@ class PostgresTest(OutriderTest):
     def make_outbox(self, server, database):
         self.run_outrider("init", "--db", server.url(database), *self.init_arguments)
         for user, role in (("app", WRITER_ROLE), ("relay", RELAY_ROLE)):
-            if not server.query(f"SELECT FROM pg_roles WHERE rolname = '{user}'"):
+            if not server.query(f"SELECT 1 FROM pg_roles WHERE rolname = '{user}'"):
                 server.query(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
 
     # Sessions and events
