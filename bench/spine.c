@@ -114,7 +114,7 @@ static void relay_init(struct spine *s, struct relay *r, struct path db, const c
 
 static struct measured drain(struct spine *s, struct path db, const char *sink)
 {
-    struct relay r;
+    struct relay r = {0};
     relay_init(s, &r, db, sink);
     size_t end = 0;
     while (r.argv[end] != NULL)
@@ -213,7 +213,7 @@ static void measure_idle(struct spine *s, long seconds)
 {
     say("idle: %ld s\n", seconds);
     struct path db = make_outbox(s, "idle.db", 1000);
-    struct relay r;
+    struct relay r = {0};
     relay_init(s, &r, db, "null:");
     pid_t pid = process_start(r.argv, r.log.text);
     process_await_text(r.log.text, "active");
@@ -235,12 +235,16 @@ static void measure_latency(struct spine *s, long seconds)
     say("latency: %ld s of %d commits a second\n", seconds, LATENCY_RATE);
     struct path db = make_outbox(s, "latency.db", 0), events = in_dir(s, "events");
     double *ms = calloc((size_t)(LATENCY_RATE * seconds), sizeof *ms);
-    struct relay r;
+    struct relay r = {0};
     if (ms == NULL)
         bench_die("out of memory");
+    size_t n = latency_of_disk(in_dir(s, "plain").text, LATENCY_RATE, seconds, ms);
+    report_add(&s->report, (struct report_row){.what = "the disk alone: write and fdatasync, p99",
+                                               .ours = bench_percentile(ms, n, 0.99),
+                                               .unit = "ms"});
     relay_init(s, &r, db, "file:");
     pid_t pid = process_start(r.argv, r.log.text);
-    size_t n = latency_measure(db.text, events.text, LATENCY_RATE, seconds, ms);
+    n = latency_measure(db.text, events.text, LATENCY_RATE, seconds, ms);
     (void)process_stop(pid, r.log.text);
     report_add(&s->report, (struct report_row){.what = "commit to log at 200/s, p50",
                                                .ours = bench_percentile(ms, n, 0.5),

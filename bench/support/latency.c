@@ -45,6 +45,15 @@ static void commit_one(sqlite3 *db, sqlite3_stmt *st, long i, int64_t *ret_ns)
         bench_die("cannot commit: %s", sqlite3_errmsg(db));
 }
 
+/* Until the i-th of events at this rate is due. */
+static void pace(int64_t started_ns, long i, long rate)
+{
+    int64_t due_ns = started_ns + i * INT64_C(1000000000) / rate;
+    struct timespec due = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+        continue;
+}
+
 static void *write_events(void *arg)
 {
     struct meter *m = arg;
@@ -54,10 +63,7 @@ static void *write_events(void *arg)
         bench_die("%s", sqlite3_errmsg(db));
     int64_t started_ns = bench_now_ns();
     for (long i = 1; i <= m->n; i++) {
-        int64_t due_ns = started_ns + i * INT64_C(1000000000) / m->rate;
-        struct timespec due = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
-            continue;
+        pace(started_ns, i, m->rate);
         commit_one(db, st, i, &m->committed_ns[i]);
     }
     sqlite3_finalize(st);
@@ -169,4 +175,23 @@ size_t latency_measure(const char *db, const char *dir, long rate, long seconds,
     free(m.committed_ns);
     free(m.seen_ns);
     return (size_t)m.n;
+}
+
+size_t latency_of_disk(const char *path, long rate, long seconds, double *ret_ms)
+{
+    static const char page[4096];
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        bench_die("%s: %s", path, strerror(errno));
+    int64_t started_ns = bench_now_ns();
+    for (long i = 0; i < rate * seconds; i++) {
+        pace(started_ns, i + 1, rate);
+        int64_t before_ns = bench_now_ns();
+        if (write(fd, page, sizeof page) != (ssize_t)sizeof page || fdatasync(fd) < 0)
+            bench_die("%s: %s", path, strerror(errno));
+        ret_ms[i] = (double)(bench_now_ns() - before_ns) / 1e6;
+    }
+    close(fd);
+    unlink(path);
+    return (size_t)(rate * seconds);
 }

@@ -12,4 +12,8 @@
  */
 size_t latency_measure(const char *db, const char *dir, long rate, long seconds, double *ret_ms);
 
+/* What the disk alone takes: appends 4 KiB to the new file `path` and syncs, at
+ * the same pace. An event cannot be told of before its commit is on disk. */
+size_t latency_of_disk(const char *path, long rate, long seconds, double *ret_ms);
+
 #endif

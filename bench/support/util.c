@@ -19,6 +19,7 @@ void bench_die(const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     fputs("bench: ", stderr);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): false when it reads several files */
     vfprintf(stderr, fmt, args);
     fputc('\n', stderr);
     va_end(args);

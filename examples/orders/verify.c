@@ -74,21 +74,22 @@ static int take_file(sqlite3_stmt *insert, const char *path)
     for (long n = 1; r == 0 && getline(&line, &size, f) > 0; n++) {
         r = take_line(insert, line);
         if (r < 0)
-            fprintf(stderr, "orders: %s:%ld: not a line that the file sink wrote\n", path, n);
+            fprintf(stderr, "orders: %s:%ld: not an event that `orders write` made\n", path, n);
     }
     free(line);
     fclose(f);
     return r;
 }
 
-/* Segments of a topic are named so that they sort by age. */
+/* The topics of orders, whether one for all or one per type of event. The
+ * segments of a topic are named so that they sort by age. */
 static int take_log(sqlite3 *db, const char *dir)
 {
     char pattern[4096];
     glob_t files = {0};
     sqlite3_stmt *insert = NULL;
     int r = 0;
-    snprintf(pattern, sizeof pattern, "%s/*/*.jsonl", dir);
+    snprintf(pattern, sizeof pattern, "%s/order*/*.jsonl", dir);
     if (sqlite3_exec(db, schema, NULL, NULL, NULL) != SQLITE_OK ||
         sqlite3_prepare_v2(db, sql_insert, -1, &insert, NULL) != SQLITE_OK)
         r = -1;

@@ -46,11 +46,11 @@ struct change {
 
 struct writer {
     const struct options *options;
-    long number;
-    unsigned seed;
     sqlite3 *db;
     FILE *rolled_back;
     pthread_t thread;
+    long number;
+    unsigned seed;
     bool failed;
 };
 

@@ -163,7 +163,7 @@ void outrider__runners_reload(struct runners *rs)
                   NULL);
         return;
     }
-    if (load(rs, &g, &err) < 0) {
+    if (load(rs, &g, &err) < 0 || g == NULL) {
         if (outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR,
                                 "reload failed, going on as before")) {
             outrider__log_error(&l, &err);

@@ -52,7 +52,7 @@ static int compile(struct bytes pattern, pcre2_code **ret_code, struct outrider_
 
 int outrider__regex_check(struct bytes pattern, struct outrider_error *err)
 {
-    pcre2_code *code;
+    pcre2_code *code = NULL;
     if (compile(pattern, &code, err) < 0)
         return -1;
     pcre2_code_free(code);

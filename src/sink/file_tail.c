@@ -120,7 +120,7 @@ static int search_back(struct search *s, off_t end, off_t size, struct tail *ret
                        struct outrider_error *err)
 {
     for (int dropped = 0; dropped <= MAX_LINES && size - end <= MAX_BYTES; dropped++) {
-        struct bytes line;
+        struct bytes line = BYTES_NULL;
         uint64_t offset;
         if (end == 0) {
             *ret_tail = (struct tail){0, s->first};

@@ -41,7 +41,7 @@ struct sink_fixture {
     bool refuses_empty_topic;
 };
 
-int sink_contract_run(const char *name, const struct sink_fixture *f);
+int sink_contract_run(const char *name, struct sink_fixture *f);
 
 /* One line's worth of what the rig knows of a delivery. */
 struct told {

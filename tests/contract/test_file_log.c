@@ -224,6 +224,20 @@ static void a_damaged_tail_is_cut_off(void **state)
     rig_release(&r);
 }
 
+static void a_line_whose_offset_is_not_the_segments_is_cut_off(void **state)
+{
+    (void)state;
+    struct rig r;
+    begin(&r);
+    rig_deliver(&r, "t", "k", "1");
+    rig_close(&r);
+    spill("t/00000000000000000000.jsonl", "{\"offset\":5}\n", 13);
+    reopen(&r);
+    rig_deliver(&r, "t", "k", "1");
+    assert_int_equal(count_lines("t"), 1);
+    rig_release(&r);
+}
+
 /* A file that no crash of ours can have left is not destroyed. */
 static void a_file_that_is_not_ours_is_refused_and_left_alone(void **state)
 {
@@ -388,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_segment_ends_when_it_is_large_enough),
         cmocka_unit_test(a_tail_torn_at_any_byte_is_repaired),
         cmocka_unit_test(a_damaged_tail_is_cut_off),
+        cmocka_unit_test(a_line_whose_offset_is_not_the_segments_is_cut_off),
         cmocka_unit_test(a_file_that_is_not_ours_is_refused_and_left_alone),
         cmocka_unit_test(a_topic_that_another_relay_writes_is_waited_for),
         cmocka_unit_test(a_log_that_was_removed_is_begun_anew),

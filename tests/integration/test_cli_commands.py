@@ -133,13 +133,17 @@ class Status(harness.OutriderTest):
         self.start_relay()
         self.assertTrue(self.status()["relay_active"])
 
-    def test_a_pipeline_that_never_ran_has_everything_before_it(self):
+    def test_before_the_first_relay_everything_is_pending(self):
         self.init()
         self.put()
-        self.relay_once()
-        self.assertEqual(self.status("default")["pending"], 0)
-        s = self.status("newcomer")
+        s = self.status()
         self.assertEqual((s["pending"], s["position"], s["sink"]), (1, 0, None))
+
+    def test_a_pipeline_that_never_ran_beside_others_is_an_error(self):
+        self.init()
+        self.relay_once()
+        r = self.run_outrider("status", "--db", self.url, "--name", "nobody", code=1)
+        self.assertIn("nobody", r.err)
 
 
 class Dead(harness.OutriderTest):
@@ -236,6 +240,23 @@ class TailReplayCleanup(harness.OutriderTest):
         self.assertEqual([e["offset"] for e in got], list(range(120)))
         self.assertEqual([e["payload"]["i"] for e in got], list(range(120)))
 
+    def test_tail_waits_for_a_topic_and_can_leave_out_what_is_there(self):
+        self.init()
+        self.start_relay()
+        new = self.start("tail", self.events, "order.Later", "-f", "-n", "3")
+        self.put("{}", 1, "Created")
+        self.wait_delivered(1)
+        rest = self.start("tail", self.events, "order.Created", "-f", "-n", "0")
+        seen = []
+
+        def both():
+            self.put("{}", 1, "Created")
+            self.put("{}", 1, "Later")
+            seen[:] = [json.loads(line)["offset"] for line in rest.out_lines]
+            return seen and new.out_lines
+        harness.wait_until(both, "both tails")
+        self.assertNotIn(0, seen)
+
     def test_replay_delivers_again_and_moves_no_position(self):
         self.init()
         self.put_many([row(i) for i in range(5)])
@@ -247,6 +268,14 @@ class TailReplayCleanup(harness.OutriderTest):
                               "file:" + self.path("again"))
         self.assertEqual(len(self.delivered(directory=self.path("again"))), 5)
         self.assertEqual(self.status(), before)
+
+    def test_replay_runs_beside_a_relay(self):
+        self.init()
+        self.start_relay()
+        self.put()
+        self.wait_delivered(1)
+        r = self.run_outrider("replay", "--db", self.url, "--from-seq", "1", "--to", "stdout:")
+        self.assertEqual(len(r.lines()), 1)
 
     def test_replay_needs_one_point_to_begin_at(self):
         self.init()

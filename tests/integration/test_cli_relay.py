@@ -102,6 +102,14 @@ class Signals(harness.OutriderTest):
         self.run_outrider("dead", "discard", "--all", "--db", self.url)
         self.relay_once()
 
+    def test_once_that_is_interrupted_is_not_a_success(self):
+        self.put()
+        relay = self.start("relay", "--from", self.url, "--to", self.sink, "--once",
+                           env={"OUTRIDER_FAILPOINTS": "file.before_write=eio@*"})
+        relay.wait_for_log("sink is down")
+        self.assertEqual(relay.stop(), 1, relay.err())
+        self.assertEqual(self.status()["pending"], 1)
+
     def test_an_expired_event_is_settled_and_counted_and_not_delivered(self):
         self.put("{}", 1, "Created", "--expires-at", "2020-01-01T00:00:00Z")
         self.relay_once()

@@ -76,10 +76,12 @@ static int malformed(struct event *e, struct batch *b, const char *what, struct 
 /* What only a table that an application made by itself can hold. */
 static int mend(struct event *e, struct batch *b, struct outrider_error *err)
 {
-    struct bytes *const fields[] = {&e->aggregate_type, &e->aggregate_id, &e->event_type};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (bytes_is_null(*fields[i]))
-            *fields[i] = BYTES_LIT("");
+    if (bytes_is_null(e->aggregate_type))
+        e->aggregate_type = BYTES_LIT("");
+    if (bytes_is_null(e->aggregate_id))
+        e->aggregate_id = BYTES_LIT("");
+    if (bytes_is_null(e->event_type))
+        e->event_type = BYTES_LIT("");
     if (e->id.len == 0) {
         char *id = outrider__arena_alloc(&b->arena, 32);
         if (id == NULL)

@@ -69,6 +69,7 @@ static const char *const statements[ST_COUNT][2] = {
                  ", attempts, next_attempt_at, error_code, error_origin, error_message, "
                  "parked_at, updated_at) SELECT ?1, ?2, ?3, " EVENT_COLUMNS
                  ", ?5, ?6, ?7, ?8, ?9, ?10, ?10 FROM outbox WHERE seq = ?4"},
+    [ST_PARKED_LANE] = {"SELECT lane FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
     [ST_PARKED_REMOVE] = {"DELETE FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
     [ST_PARKED_UPDATE] = {"UPDATE outrider_parked SET state = ?2, attempts = ?3, "
                           "next_attempt_at = ?4, error_code = ?5, error_origin = ?6, "

@@ -41,6 +41,7 @@ enum sqlite_statement {
     ST_CURSOR_TAKE,
     ST_CURSOR_SAVE,
     ST_PARK,
+    ST_PARKED_LANE,
     ST_PARKED_REMOVE,
     ST_PARKED_UPDATE,
     ST_PROMOTE,
