@@ -191,11 +191,13 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
         outrider__relay_sink_connect(r);
         outrider__relay_void_collect(r);
         outrider__relay_source_connect(r);
-        progress = outrider__relay_source_poll(r);
+        /* In this order a batch that the sink takes and acknowledges at once is
+         * settled and its memory used again, still warm, for the next. */
+        progress = outrider__relay_submit(r);
         progress |= outrider__relay_sink_poll(r);
         outrider__relay_sink_check(r);
-        progress |= outrider__relay_submit(r);
         progress |= outrider__relay_start_settles(r);
+        progress |= outrider__relay_source_poll(r);
         progress |= outrider__relay_source_start(r);
         if (!progress && r->needs_flush && r->sink != NULL) {
             r->needs_flush = false;

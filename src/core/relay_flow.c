@@ -283,6 +283,7 @@ bool outrider__relay_submit(struct relay *r)
         r->stats.in_flight += taken;
         r->needs_flush |= taken > 0;
         progress |= taken > 0;
+        r->is_sink_full = taken < n;
         if (taken < n)
             break;
     }

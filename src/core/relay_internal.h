@@ -55,6 +55,7 @@ struct relay {
     struct sink *sink; /* open, or NULL */
     struct event *ready_head, *ready_tail;
     bool needs_flush;
+    bool is_sink_full; /* it took fewer than it was offered */
     bool is_down;    /* an outage: offers nothing until retry_us */
     bool is_probing; /* offered again since; one delivery ends the outage */
     bool is_stalled; /* reported as an outage because it does not answer */

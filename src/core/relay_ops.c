@@ -40,6 +40,8 @@ static bool start_fetch(struct relay *r)
     struct batch *b = free_batch(r);
     if (b == NULL || r->fetch_busy || !r->source->ready)
         return false;
+    if (r->ready_head != NULL && !r->is_sink_full)
+        return false; /* first what is there */
     if (r->config.once && (!r->mark_started || r->mark_busy || r->source->mark_reached))
         return false;
     (void)FAILPOINT("relay.before_fetch");
