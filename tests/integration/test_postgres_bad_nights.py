@@ -119,7 +119,7 @@ class BadNights(PostgresTest):
         self.server.script(f"INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) "
                            "SELECT 'order', 'k', 'changed', jsonb_build_object('n', i) FROM generate_series(1, 20000) i",
                            self.database, "app")
-        relay = self.start("relay", "--from", self.url, "--to", self.sink, "--set", "batch=10000")
+        relay = self.start("relay", "--from", self.url, "--to", self.sink, "--set", "source.batch=10000")
         wait_until(lambda: len(set(self.delivered_labels())) == 20000 or not relay.is_running(),
                    "all events in spite of statement_timeout")
         self.stop_relay(relay)
