@@ -69,10 +69,10 @@ class TwoRelays(PostgresTest):
     def test_a_frozen_relay_is_replaced_and_cannot_settle_when_it_wakes_up(self):
         def wake():
             self.position_at_wake = self.position()
-            self.first.signal(signal.SIGCONT)
+            self.first.send(signal.SIGCONT)
             # It notices that it is no longer the active one, and stands by.
             self.wait_log(self.first, "source lost|standing by|took over")
-        self.under_load(lambda: self.first.signal(signal.SIGSTOP), "frozen", wake)
+        self.under_load(lambda: self.first.send(signal.SIGSTOP), "frozen", wake)
         self.assertGreaterEqual(self.position(), self.position_at_wake)
         # The woken one waits its turn, and gets it.
         self.commit_event("last", "z")

@@ -292,7 +292,7 @@ class Partitioned(PostgresTest):
         self.assertEqual(self.delivered_labels(), list(range(30)))
 
     def _has_partition(self, days):
-        return bool(self.owner("SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE "
+        return bool(self.owner("SELECT 1 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE "
                                "i.inhparent = 'outbox'::regclass AND c.relname LIKE "
                                f"'%' || to_char(now() - interval '{days} days', 'YYYYMMDD') || '%'"))
 

@@ -32,7 +32,8 @@ class Delivered:
                 complete, newline, _torn = f.read().rpartition(b"\n")
             if newline:
                 self._read[path] = self._read.get(path, 0) + len(complete) + 1
-                self.rows += [json.loads(line) for line in complete.split(b"\n")]
+                rows = map(json.loads, complete.split(b"\n"))
+                self.rows += [row for row in rows if not row["topic"].startswith("nudge")]
         return self.rows
 
     def labels(self):
@@ -139,7 +140,7 @@ class PostgresTest(OutriderTest):
     def make_outbox(self, server, database):
         self.run_outrider("init", "--db", server.url(database), *self.init_arguments)
         for user, role in (("app", WRITER_ROLE), ("relay", RELAY_ROLE)):
-            if not server.query(f"SELECT FROM pg_roles WHERE rolname = '{user}'"):
+            if not server.query(f"SELECT 1 FROM pg_roles WHERE rolname = '{user}'"):
                 server.query(f"CREATE ROLE {user} LOGIN IN ROLE {role}")
 
     # Sessions and events
@@ -183,7 +184,14 @@ class PostgresTest(OutriderTest):
         return rows[0][0] if rows else None
 
     def wait_no_gaps(self):
-        wait_until(lambda: self.gaps() == "{}", "the gaps to be forgotten")
+        """That a gap was given up is saved with the next batch, so events of a
+        topic of their own, which no test counts, nudge the relay."""
+        nudger = self.session()
+
+        def are_forgotten():
+            nudger.execute("INSERT INTO outbox (aggregate_type, aggregate_id, event_type) VALUES ('nudge', '', '')")
+            return self.gaps() == "{}"
+        wait_until(are_forgotten, "the gaps to be forgotten")
 
     def position(self, name="default"):
         rows = self.owner(f"SELECT position FROM outrider_cursor WHERE pipeline = '{name}'")
@@ -191,7 +199,7 @@ class PostgresTest(OutriderTest):
 
     def outbox_labels(self):
         """What is committed, as the table has it."""
-        return [n for (n,) in self.owner("SELECT payload->>'n' FROM outbox ORDER BY seq")]
+        return [n for (n,) in self.owner("SELECT payload->>'n' FROM outbox WHERE aggregate_type <> 'nudge' ORDER BY seq")]
 
     def relay_backends(self):
         """The server's processes that serve the relay's connections."""

@@ -121,7 +121,7 @@ class RandomWriters(PostgresTest):
             self.make_outbox(self.server, self.database)
         finally:
             type(self).init_arguments = ()
-        self.run_storm(kills=True, arguments=("--set", "batch=3"), seconds=SECONDS / 2)
+        self.run_storm(kills=True, arguments=("--set", "source.batch=3"), seconds=SECONDS / 2)
 
     def run_storm(self, kills, arguments, seconds=SECONDS):
         chance = random.Random(SEED)
@@ -211,7 +211,7 @@ class Deaths(PostgresTest):
         s = self.session()
         for i in range(6):
             s.execute(self.insert(f"{tag} {i}", tag))
-        result = self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once", "--set", "batch=2",
+        result = self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once", "--set", "source.batch=2",
                                    env={"OUTRIDER_FAILPOINTS": f"{name}=kill@{nth}"}, code=None)
         died = result.code == -9
         self.assertIn(result.code, (0, -9), str(result))

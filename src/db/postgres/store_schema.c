@@ -8,12 +8,14 @@
 #include "schema_companions.sql.h"
 #include "schema_function.sql.h"
 #include "schema_log.sql.h"
+#include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
 #include "store_schema.h"
 
-#define DAY_S 86400
 #define DAYS_AHEAD 7
 #define MONTHS_AHEAD 3
+#define TEXT_OF(n) #n
+#define TEXT(n) TEXT_OF(n)
 
 static const char *const payloads[] = {"jsonb", "text", "bytea"};
 
@@ -107,6 +109,19 @@ static int append_log(struct strbuf *sql, const struct init_options *o, const ch
     return failed ? outrider__fail_nomem(err) : 0;
 }
 
+/* How a partitioned outbox is kept up; rests on the companions. */
+static void append_upkeep(struct strbuf *sql, const struct init_options *o, const char *schema)
+{
+    bool is_month = strcmp(o->partition, "month") == 0;
+    const struct pg_schema_value values[] = {
+        {"SCHEMA", schema},
+        {"UNIT", is_month ? "month" : "day"},
+        {"AHEAD", is_month ? TEXT(MONTHS_AHEAD) : TEXT(DAYS_AHEAD)},
+        {"FORMAT", is_month ? "YYYYMM" : "YYYYMMDD"},
+    };
+    outrider__pg_schema_expand(sql, sql_schema_partitions, values, sizeof values / sizeof *values);
+}
+
 static const struct layout_schema {
     const char *name;
     int (*append)(struct strbuf *sql, const struct init_options *o, const char *payload,
@@ -167,6 +182,14 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     return 0;
 }
 
+static void append_roles(struct strbuf *sql, const struct init_options *o,
+                         const struct pg_schema_value *values)
+{
+    outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
+    if (o->partition != NULL)
+        strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
+}
+
 static int compose(const struct init_options *o, const struct circumstances *c, struct strbuf *sql,
                    struct outrider_error *err)
 {
@@ -194,8 +217,10 @@ static int compose(const struct init_options *o, const struct circumstances *c, 
     strbuf_append_str(sql, sql_schema_companions);
     if (!is_foreign) {
         outrider__pg_schema_expand(sql, sql_schema_function, values, 2);
+        if (o->partition != NULL && strcmp(layout, "log") == 0)
+            append_upkeep(sql, o, c->schema);
         if (c->may_make_roles || c->has_roles)
-            outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
+            append_roles(sql, o, values);
         else
             strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
                                    "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "
