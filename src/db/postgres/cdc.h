@@ -28,6 +28,7 @@
 
 #include "cdc_decode.h"
 #include "cdc_link.h"
+#include "cdc_slot.h"
 #include "source.h"
 
 enum cdc_statement {
@@ -47,6 +48,7 @@ enum cdc_statement {
     CDC_SAVE_POLL,
     CDC_WAITED_FOR,
     CDC_END_READER,
+    CDC_END_MAKER,
     CDC_PICK,   /* rows to clean up */
     CDC_REMOVE, /* them */
     CDC_STATEMENTS
@@ -200,7 +202,6 @@ int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err);
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err);
 
 /* cdc_setup.c */
-void outrider__cdc_slot_name(const char *pipeline, char ret_name[64]);
 void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r);
 int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *err);
 int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *err);

@@ -28,16 +28,35 @@
 #define PAUSE_MOST_US 30000000
 #define DROP_PAUSE_US 50000
 
+static int on_maker_ended(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_source *c = cdc_of(s);
+    (void)results;
+    (void)n;
+    return outrider__fail(
+        err, OUTRIDER_STANDBY, OUTRIDER_RETRY,
+        "replication slot %s is in use by server process %lld, and its beginning "
+        "is not recorded; if that does not end: SELECT pg_terminate_backend(%lld)",
+        c->slot, (long long)c->facts.slot_pid, (long long)c->facts.slot_pid);
+}
+
+/* A slot that a relay before this one began to make, and the server still waits
+ * with it: this relay holds the pipeline's lock, so nobody wants that slot. */
+static int end_other_maker(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_str(&c->args, c->slot);
+    return outrider__pg_request(&s->conn, &c->st[CDC_END_READER], &c->args, on_maker_ended, s, err);
+}
+
 static int on_cleared(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct cdc_source *c = cdc_of(s);
     if (n > 0 && c->facts.has_slot && outrider__pg_get_int(results[n - 1], 0, 1, 0) > 0)
-        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY,
-                              "replication slot %s is in use by server process %lld, and its "
-                              "beginning is not recorded; if no relay of this pipeline runs: "
-                              "SELECT pg_terminate_backend(%lld)",
-                              c->slot, (long long)c->facts.slot_pid, (long long)c->facts.slot_pid);
+        return end_other_maker(s, err);
     c->phase = CDC_POLLING;
     c->making = MAKER_NONE;
     return outrider__pg_layout_log.begin(s, err);
@@ -213,6 +232,19 @@ static int advance_maker(struct pg_source *s, struct outrider_error *err)
     return 0;
 }
 
+/* The server does not notice by itself that nobody waits any more. */
+static int end_maker(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    int pid = c->maker.pg != NULL ? PQbackendPID(c->maker.pg) : 0;
+    outrider__cdc_link_close(&c->maker);
+    if (pid == 0)
+        return 0;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_int4(&c->args, pid);
+    return outrider__pg_request(&s->conn, &c->st[CDC_END_MAKER], &c->args, NULL, NULL, err);
+}
+
 static void wake_by(struct pg_source *s, int64_t when)
 {
     if (when < s->base.wake_us)
@@ -255,8 +287,9 @@ static int give_mark_to_log(struct pg_source *s, struct outrider_error *err)
         return 0;
     c->mark_op = NULL;
     c->has_given_up = true;
-    outrider__cdc_link_close(&c->maker);
     c->making = MAKER_NONE;
+    if (end_maker(s, err) < 0)
+        return -1;
     return outrider__pg_layout_log.start(s, op, err);
 }
 
@@ -317,14 +350,15 @@ static int save_leaving(struct pg_source *s, struct outrider_error *err)
 }
 
 /* Too long: delivery goes on for as long as it stood still. */
-static void give_way(struct pg_source *s)
+static int give_way(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    outrider__cdc_link_close(&c->maker);
+    int rc = end_maker(s, err);
     c->making = MAKER_NONE;
     c->is_paused = false;
     c->pause_until_us = s->now.mono_us + c->pause_us;
     c->pause_us = c->pause_us * 2 < PAUSE_MOST_US ? c->pause_us * 2 : PAUSE_MOST_US;
+    return rc;
 }
 
 int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err)
@@ -349,8 +383,8 @@ int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err)
     if (advance_maker(s, err) < 0)
         return -1;
     if (c->making == MAKER_WAITING || c->making == MAKER_CONNECTING) {
-        if (s->now.mono_us >= c->pause_until_us)
-            give_way(s);
+        if (s->now.mono_us >= c->pause_until_us && give_way(s, err) < 0)
+            return -1;
         wake_by(s, c->pause_until_us);
     }
     return 0;
@@ -392,4 +426,21 @@ int outrider__cdc_left_tick(struct pg_source *s, struct outrider_error *err)
     outrider__pg_args_clear(&c->args);
     outrider__pg_arg_str(&c->args, c->slot);
     return outrider__pg_request(&s->conn, &c->st[CDC_DROP_SLOT], &c->args, on_dropped, s, err);
+}
+
+static const char sql_forget[] =
+    "SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s WHERE s.slot_name = "
+    "$1 AND NOT s.active AND s.database = current_database() AND s.plugin = 'pgoutput'";
+
+int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err)
+{
+    char slot[64];
+    struct pg_args args;
+    struct pg_statement st = {.sql = sql_forget, .what = "cannot drop the replication slot"};
+    outrider__cdc_slot_name(s->config->name, slot);
+    outrider__pg_args_init(&args);
+    outrider__pg_arg_str(&args, slot);
+    int rc = outrider__pg_request(&s->conn, &st, &args, NULL, NULL, err);
+    outrider__pg_args_release(&args);
+    return rc;
 }

@@ -12,7 +12,8 @@
 
 struct tally {
     int64_t delivered, expired, skipped, dead;
-    size_t n; /* events that this settle covers */
+    int64_t last_seq; /* the highest */
+    size_t n;         /* events that this settle covers */
 };
 
 /* The place never passes an event that has no outcome; parked rows stand alone. */
@@ -23,6 +24,8 @@ static struct tally tally_of(const struct batch *b)
         enum outcome outcome = b->events[t.n].outcome;
         if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
             break;
+        if (b->events[t.n].seq > t.last_seq)
+            t.last_seq = b->events[t.n].seq;
         t.delivered += outcome == OUTCOME_DELIVERED;
         t.expired += outcome == OUTCOME_EXPIRED;
         t.skipped += outcome == OUTCOME_SKIPPED;
@@ -71,6 +74,7 @@ static int add_save(struct pg_source *s, const struct source_op *op, const struc
     outrider__pg_arg_int8(a, t->skipped);
     outrider__pg_arg_int8(a, t->dead);
     outrider__pg_arg_tid(a, c->cursor_tid);
+    outrider__pg_arg_int8(a, t->last_seq);
     return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE], a, err);
 }
 

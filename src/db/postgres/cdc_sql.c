@@ -50,12 +50,14 @@ static const char *const templates[CDC_STATEMENTS] = {
     [CDC_SAVE] =
         "WITH a AS (UPDATE $K k SET lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = "
         "coalesce($5, lsn_number), sweep = CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * "
-        "int8multirange(int8range($6, NULL, '()')) END, settled_at = $7, delivered_total = "
+        "int8multirange(int8range($6, NULL, '()')) END, last_seq = greatest(last_seq, $13), "
+        "settled_at = $7, delivered_total = "
         "delivered_total + $8, expired_total = expired_total + $9, skipped_total = skipped_total + "
         "$10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND k.pipeline = $1 AND k.outbox = "
         "$2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k SET lsn = "
         "coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = CASE WHEN "
         "$6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, '()')) END, "
+        "last_seq = greatest(last_seq, $13), "
         "settled_at = $7, delivered_total = delivered_total + $8, expired_total = expired_total + "
         "$9, skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.pipeline = "
         "$1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS (SELECT FROM a) RETURNING k.ctid), c "
@@ -84,8 +86,9 @@ static const char *const templates[CDC_STATEMENTS] = {
         "x GROUP BY x.island) y",
     /* In the temporary slot's snapshot: everything in it will have been delivered. */
     [CDC_PLAN_POLL] =
-        "SELECT coalesce(max(y.high), 0), (coalesce(int8multirange(int8range(1, max(y.high), "
-        "'[]')), '{}') - coalesce(range_agg(int8range(y.low, y.high, '[]')), '{}'))::text, (SELECT "
+        "SELECT coalesce(max(y.high), 0), (CASE WHEN count(*) = 0 THEN '{}' ELSE "
+        "int8multirange(int8range(1, max(y.high), '[]')) END - coalesce(range_agg(int8range(y.low, "
+        "y.high, '[]')), '{}'))::text, (SELECT "
         "o.id::text FROM $T o ORDER BY o.seq DESC LIMIT 1) FROM (SELECT min(x.seq) AS low, "
         "max(x.seq) AS high FROM (SELECT o.seq, o.seq - row_number() OVER (ORDER BY o.seq) AS "
         "island FROM $T o) x GROUP BY x.island) y",
@@ -111,6 +114,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "SELECT pg_terminate_backend(s.active_pid) FROM pg_replication_slots s JOIN "
         "pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = $1 AND a.usename = "
         "current_user",
+    /* While it waits for a transaction it does not notice that its client is gone. */
+    [CDC_END_MAKER] = "SELECT pg_terminate_backend($1)",
     /* Settled once the slot is confirmed past the position: all of them are visible now. */
     [CDC_PICK] =
         "SELECT w.seq, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8 FROM (SELECT i.seq, "
@@ -137,6 +142,7 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_SAVE_POLL] = "cannot save the cursor",
     [CDC_WAITED_FOR] = "cannot read the locks",
     [CDC_END_READER] = "cannot end the slot's last reader",
+    [CDC_END_MAKER] = "cannot end the making of a slot",
     [CDC_PICK] = "cannot clean up",
     [CDC_REMOVE] = "cannot clean up",
 };

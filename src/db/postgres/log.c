@@ -320,6 +320,8 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
                               "to the server itself, or use the pooler's session mode");
     if (strcmp(outrider__pg_get_str(r, 0, 11), "poll") != 0)
         return outrider__pg_cdc_begin_leaving(s, err);
+    if (s->cdc == NULL && outrider__pg_cdc_forget_slot(s, err) < 0)
+        return -1;
     l->head = outrider__pg_get_int(r, 0, 1, 0);
     l->last_value = outrider__pg_get_int(r, 0, 9, 0);
     if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 || check_anchor(s, r, err) < 0 ||

@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS outrider_schema (
 -- no longer there, history was rewritten. epoch counts take-overs. In mode cdc
 -- position and gaps say what polling had settled before, sweep which rows are
 -- still to be read before the stream, and (lsn, lsn_number) which event of
--- which commit was settled last.
+-- which commit was settled last; last_seq is the highest seq among those.
 CREATE TABLE IF NOT EXISTS outrider_cursor (
     pipeline text NOT NULL,
     outbox text NOT NULL,
@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     lsn pg_lsn,
     lsn_number bigint NOT NULL DEFAULT 0,
     sweep int8multirange NOT NULL DEFAULT '{}',
+    last_seq bigint NOT NULL DEFAULT 0,
     settled_at timestamptz,
     delivered_total bigint NOT NULL DEFAULT 0,
     expired_total bigint NOT NULL DEFAULT 0,

@@ -97,5 +97,8 @@ extern const struct pg_layout outrider__pg_layout_log;
 extern const struct pg_layout outrider__pg_layout_cdc;
 /* The log layout found that the pipeline was in mode cdc: from a callback. */
 int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *err);
+/* Mode poll: drops the slot of a move to cdc that was begun and not finished,
+ * because it would fill the server's disk. */
+int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err);
 
 #endif
