@@ -125,11 +125,11 @@ class Events(CdcTest):
         self.once("--set", "max_payload=64kB", code=3)
         self.assertEqual(self.delivered_labels(), ["small"])
         self.assertEqual(self.owner("SELECT error_code, octet_length(payload) FROM outrider_parked"),
-                         [("TOO_LARGE", "100008")])
+                         [("TOO_LARGE", "100009")])
 
     def test_a_poisoned_event_is_parked_and_its_lane_waits_while_others_go_on(self):
         self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, topic) "
-                   "VALUES ('order', 'bad', 'changed', '{\"n\": \"poison\"}', 'no/../topic')")
+                   "VALUES ('order', 'bad', 'changed', '{\"n\": \"poison\"}', '" + "x" * 300 + "')")
         self.commit_event("behind", "bad")
         self.commit_event("free", "good")
         self.once("--set", "retry.on_dead=block", code=3)
