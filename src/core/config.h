@@ -33,6 +33,7 @@ struct string_map {
 enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
 enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY };
 enum source_mode { MODE_POLL, MODE_CDC };
+enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
 
 struct pipeline_config {
     struct arena *arena;
@@ -48,6 +49,8 @@ struct pipeline_config {
         int64_t max_payload;
         int64_t connect_timeout_us;
         int64_t initial_delay_us;
+        int durable;      /* enum durable */
+        int64_t max_gaps; /* postgresql: ranges of seqs that may still be filled */
     } source;
 
     struct {

@@ -39,6 +39,10 @@ static const struct option table[] = {
      .text = "How long a connection may take to come up, and how long --once waits for one."},
     {"source.initial_delay", OPTION_DURATION, AT(source.initial_delay_us), .initial = "0", .max = DAY,
      .text = "How long to wait after the start before the first look."},
+    {"source.durable", OPTION_ENUM, AT(source.durable), .initial = "local", .values = "local|standby",
+     .text = "postgresql: what must have an event on disk before it is delivered: the server itself, or also a standby, for those who fail over."},
+    {"source.max_gaps", OPTION_INT, AT(source.max_gaps), .initial = "5000", .min = 1, .max = 1000000,
+     .text = "postgresql: above this many ranges of seqs that open transactions may still fill, new events wait until some are decided."},
 
     {"sink.url", OPTION_SECRET_URL, AT(sink.url), .example = "file:/var/lib/outrider/events",
      .text = "Where events go: the receiver's URL."},

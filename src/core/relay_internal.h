@@ -39,6 +39,7 @@ struct relay {
     bool was_active, standby_noted, is_connected_noted;
     int64_t inactive_since_us; /* for --once */
     struct outrider_error source_error;
+    uint32_t warnings; /* of this source, told so far */
     uint64_t op_no; /* operations started or completed so far */
     size_t n_ops;   /* under way */
     struct source_op mark_op, cleanup_op;

@@ -235,6 +235,11 @@ bool outrider__relay_source_poll(struct relay *r)
         }
         progress = true;
     }
+    if (r->source->warnings != r->warnings) {
+        r->warnings = r->source->warnings;
+        outrider__fail(&err, OUTRIDER_OK, OUTRIDER_RETRY, "%s", r->source->warning);
+        relay_note(r, NOTE_SOURCE_WARNING, 0, &err);
+    }
     if (r->source->active && !r->was_active) {
         r->was_active = true;
         r->standby_noted = false;
@@ -383,6 +388,7 @@ void outrider__relay_source_connect(struct relay *r)
         return;
     s->ops = r->source_ops;
     s->parked_due_us = s->wake_us = CLOCK_NEVER;
+    r->warnings = 0;
     r->source = s;
     if (s->ops->open(s, &r->config, r->now, &err) < 0)
         outrider__relay_source_drop(r, &err);
