@@ -15,7 +15,7 @@ struct pg_request {
     struct pg_request *next;
     pg_done_fn *done;
     void *ctx;
-    int n, n_prepares;           /* statements, and results of preparing that come before theirs */
+    int n;                       /* statements */
     bool prepares[PG_GROUP_MAX]; /* statement i has such a result before its own */
     const char *what[PG_GROUP_MAX];
     int i; /* statement whose results come next */
@@ -38,6 +38,18 @@ static void quiet(void *ctx, const PGresult *res)
     (void)res;
 }
 
+/* connect_timeout of the URL, which libpq leaves to those who do not block; or 0. */
+static int64_t url_timeout_us(PGconn *pg)
+{
+    int64_t us = 0;
+    PQconninfoOption *options = PQconninfo(pg);
+    for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+        if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL)
+            us = strtoll(o->val, NULL, 10) * 1000000;
+    PQconninfoFree(options);
+    return us;
+}
+
 int outrider__pg_connect(struct pg_conn *c, const char *url, const char *name, int64_t timeout_us,
                          struct instant now, struct outrider_error *err)
 {
@@ -56,7 +68,8 @@ int outrider__pg_connect(struct pg_conn *c, const char *url, const char *name, i
     c->conn_no = atomic_fetch_add(&counter, 1) + 1;
     (void)PQsetErrorVerbosity(c->pg, PQERRORS_VERBOSE);
     (void)PQsetNoticeReceiver(c->pg, quiet, NULL);
-    c->deadline_us = now.mono_us + timeout_us;
+    int64_t own_us = url_timeout_us(c->pg);
+    c->deadline_us = now.mono_us + (own_us > 0 ? own_us : timeout_us);
     if (PQstatus(c->pg) == CONNECTION_BAD) {
         char *why = NULL;
         PQconninfoOption *parsed = PQconninfoParse(url, &why);
@@ -311,14 +324,32 @@ static const char sql_session[] =
     "('synchronous_commit', 'local'), ('plan_cache_mode', 'force_generic_plan'), "
     "('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_hashjoin', 'off'), "
     "('enable_mergejoin', 'off'), ('jit', 'off'), ('lock_timeout', '0'), "
-    "('statement_timeout', '0'), ('default_transaction_isolation', 'read committed')) "
+    "('statement_timeout', '0'), ('default_transaction_read_only', 'off'), "
+    "('default_transaction_isolation', 'read committed')) "
     "AS v(name, value) WHERE NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = v.name AND "
     "s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))";
+
+/* Whether the URL's options speak of it. */
+static bool url_sets(PGconn *pg, const char *name)
+{
+    bool does = false;
+    PQconninfoOption *options = PQconninfo(pg);
+    for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+        does |= strcmp(o->keyword, "options") == 0 && o->val != NULL && strstr(o->val, name);
+    PQconninfoFree(options);
+    return does;
+}
 
 int outrider__pg_session(struct pg_conn *c, pg_done_fn *done, void *ctx, struct outrider_error *err)
 {
     char timeout[16];
     struct pg_args args;
+    /* By itself and first: a timeout of the role may be too short for the rest. */
+    struct pg_statement off = {.sql = "SET statement_timeout = 0",
+                               .what = "cannot set the session up"};
+    if (!url_sets(c->pg, "statement_timeout") &&
+        outrider__pg_request(c, &off, NULL, NULL, NULL, err) < 0)
+        return -1;
     struct pg_statement st = {.sql = sql_session, .what = "cannot set the session up"};
     (void)snprintf(timeout, sizeof timeout, "%d", LEADER_SESSION_MS);
     outrider__pg_args_init(&args);

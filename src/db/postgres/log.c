@@ -63,14 +63,15 @@ static const char *const templates[LOG_STATEMENTS] = {
         "dead_total + $11 WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS "
         "(SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) "
         "SELECT (SELECT ctid FROM c), 1 / (SELECT count(*) FROM c)",
+    /* $1: as pg_locks names it. Of other roles' sessions a relay without
+     * pg_read_all_stats sees little more than the process. */
     [LOG_OLDEST] =
-        "SELECT said FROM (SELECT a.xact_start, format('%s of %s, server process %s, open since "
-        "%s, %s', a.application_name, a.usename, l.pid, a.xact_start, a.state) FROM pg_locks l "
-        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.mode = "
-        "'RowExclusiveLock' AND l.granted AND l.relation $P UNION ALL SELECT p.prepared, "
-        "format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) FROM "
-        "pg_prepared_xacts p WHERE p.database = current_database()) x(since, said) ORDER BY since "
-        "LIMIT 1",
+        "SELECT coalesce((SELECT concat_ws(', ', 'server process ' || l.pid, a.usename, "
+        "nullif(a.application_name, ''), 'open since ' || a.xact_start, a.state) FROM pg_locks l "
+        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.virtualtransaction = $1 LIMIT 1), "
+        "(SELECT format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) "
+        "FROM pg_prepared_xacts p WHERE p.database = current_database() ORDER BY p.prepared LIMIT "
+        "1), 'has just ended')",
 };
 
 /* durable: standby. Any one that has it: that is the one to fail over to. */
@@ -221,7 +222,8 @@ static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_
     return outrider__pg_log_fail_history(s, what, err);
 }
 
-/* "{[1,4),[7,8)}", as the server writes it. */
+/* "{[1,4),[7,8)}", as the server writes it. What is not below the position is
+ * read from there on anyway. */
 static int load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -235,9 +237,11 @@ static int load_gaps(struct pg_source *s, const char *text, struct outrider_erro
             return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
                                   "outrider_cursor.gaps of pipeline '%s' cannot be read",
                                   s->config->name);
-        if (outrider__gaps_add(&l->gaps, low, high - 1) < 0)
-            return outrider__fail_nomem(err);
         text = end;
+        if (high > l->head)
+            high = l->head;
+        if (low < high && outrider__gaps_add(&l->gaps, low, high - 1) < 0)
+            return outrider__fail_nomem(err);
     }
     return 0;
 }
@@ -381,6 +385,11 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
     outrider__strbuf_init(&l->anchor, 1 << 16);
     outrider__gaps_init(&l->gaps);
     l->mark = -1;
+    if (s->config->source.tables.n > 1)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "%s is a log: a pipeline reads one log; give each a pipeline of its "
+                              "own",
+                              s->cat.table);
     if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || prepare(s, err) < 0)
         return -1;
     if (s->config->replay) {
