@@ -398,7 +398,7 @@ class Server:
     def url(self, database="postgres", user=None, port=None, tcp=False, **parameters):
         """A URL by the socket, or by the loopback where it is asked for."""
         host = "127.0.0.1" if tcp or port else urllib.parse.quote(self.root, safe="")
-        query = urllib.parse.urlencode(parameters)
+        query = urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)
         return (f"postgresql://{user or self.user}@{host}:{port or self.port}/{database}"
                 + (f"?{query}" if query else ""))
 
