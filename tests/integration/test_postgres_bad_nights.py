@@ -173,7 +173,7 @@ class BadNights(PostgresTest):
         self.stop_relay(relay)
 
     def test_a_deadlock_is_survived(self):
-        """The relay settles a dead letter: it holds the cursor and wants to
+        """The relay settles a dead letter (no file has so long a name): it holds the cursor and wants to
         park, while another session keeps it from parking and wants the cursor.
         The server ends the relay's transaction, which waited for less long."""
         relay = self.start_relay()
@@ -181,7 +181,7 @@ class BadNights(PostgresTest):
         other.execute("SET deadlock_timeout = '10min'")
         other.begin()
         other.execute("LOCK TABLE outrider_parked IN SHARE MODE")
-        self.owner(self.insert("dead").replace("payload)", "payload, topic)").replace("}')", "}', 'no/topic')"))
+        self.owner(self.insert("dead").replace("payload)", "payload, topic)").replace("}')", "}', repeat('x', 300))"))
         wait_until(lambda: self.owner("SELECT 1 FROM pg_locks WHERE NOT granted AND relation = "
                                       "'outrider_parked'::regclass"), "the relay to wait")
         other.execute("UPDATE outrider_cursor SET epoch = epoch")
