@@ -13,6 +13,7 @@ not, for statements that block.
 fsync is off unless a test asks: a server that is killed, however rudely, loses
 only what it had not yet written to the kernel, which is all these tests need.
 """
+import atexit
 import collections
 import ctypes
 import itertools
@@ -232,6 +233,7 @@ class Server:
         self.settings.update({k: str(v) for k, v in settings.items()})
         self._process = None
         self._databases = itertools.count(1)
+        atexit.register(self.remove)
 
     def __enter__(self):
         try:
@@ -350,6 +352,7 @@ class Server:
         if self.is_running():
             self.stop("immediate")
         shutil.rmtree(self.root, ignore_errors=True)
+        atexit.unregister(self.remove)
 
     def copy_data(self, target):
         """A copy of the files, of a server that is stopped (cleanly or not)."""
