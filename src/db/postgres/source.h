@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The PostgreSQL source: source.c leads it through connecting, the catalogue
+ * and the lock, and keeps the queue of operations; a layout does the rest
+ * (source_log.c: insert-only log with gaps).
+ *
+ *  (1) Operations are given to the layout at once, in the order in which the
+ *      engine starts them; each becomes one or several requests. They are
+ *      given back in that order, when the layout has called pg_op_done.
+ *  (2) All state of a layout dies with the connection: every reconnect is a
+ *      start.
+ */
+#ifndef POSTGRES_SOURCE_H
+#define POSTGRES_SOURCE_H
+
+#include "catalog.h"
+#include "conn.h"
+#include "core/config.h"
+#include "core/source.h"
+#include "leader.h"
+#include "parked.h"
+
+#define PG_OPS_MAX 16
+
+struct pg_source;
+
+struct pg_op {
+    struct pg_source *source;
+    struct source_op *op;
+    bool is_done;
+    int step; /* the layout's own */
+};
+
+struct pg_layout {
+    const char *name;
+    /* Whether this layout reads such a table. The first that says yes is taken. */
+    bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
+    /* The lock is held: read the cursor, take over, then call
+     * outrider__pg_source_activate(). s->layout_data is the layout's own. */
+    int (*begin)(struct pg_source *s, struct outrider_error *err);
+    /* Sends the operation's first request. */
+    int (*start)(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+    /* Called from every poll() while active, after results were handled:
+     * probes, deadlines; sets base.wake_us to when it wants to be called. */
+    int (*tick)(struct pg_source *s, struct instant now, struct outrider_error *err);
+    void (*close)(struct pg_source *s);
+};
+
+enum pg_source_phase {
+    PHASE_CONNECT,
+    PHASE_SESSION,
+    PHASE_CATALOG,
+    PHASE_LOCK,
+    PHASE_BEGIN,
+    PHASE_ACTIVE
+};
+
+struct pg_source {
+    struct source base; /* must stay first */
+    const struct pipeline_config *config;
+    enum pg_source_phase phase;
+    struct instant now; /* of the poll() under way */
+    struct pg_conn conn;
+    struct pg_catalog cat;
+    struct pg_leader leader;
+    const struct pg_layout *layout;
+    void *layout_data;
+    struct pg_statement st_catalog;
+    struct pg_op ops[PG_OPS_MAX]; /* a ring */
+    size_t first_op, n_ops;
+    int64_t started_us; /* of connecting */
+};
+
+static inline struct pg_source *pg_source_of(struct source *s)
+{
+    return (struct pg_source *)s;
+}
+
+static inline void pg_op_done(struct pg_op *op)
+{
+    op->is_done = true;
+}
+
+/* The layout is ready: operations are accepted. */
+void outrider__pg_source_activate(struct pg_source *s);
+/* Tells people something that is no error; see struct source. */
+void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+extern const struct pg_layout outrider__pg_layout_log;
+
+#endif
