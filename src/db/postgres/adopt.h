@@ -43,6 +43,10 @@ int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *co
 /* Whether such a table is read as rows with a state, by what the catalogue said of it. */
 bool outrider__pg_adopt_reads(const struct pg_catalog *cat, const struct pipeline_config *config);
 
+/* One statement that makes outrider_cursor and outrider_parked where they are
+ * missing; rights to create tables are needed only then. */
+void outrider__pg_adopt_companions_sql(const struct pg_catalog *cat, struct strbuf *sql);
+
 /* SQL pieces. alias: of the table, with its dot, or "". */
 void outrider__pg_sql_ident(struct strbuf *sql, const char *name);
 void outrider__pg_sql_literal(struct strbuf *sql, const char *text);

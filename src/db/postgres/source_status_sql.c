@@ -385,7 +385,7 @@ static void publish_sql(struct strbuf *q, const struct status_source *d,
         outrider__strbuf_release(&value);
     }
     set(q, t, ROLE_PUBLISHED, "true");
-    set(q, t, ROLE_PUBLISHED_AT, "clock_timestamp()");
+    set(q, t, ROLE_PUBLISHED_AT, "now()");
     set(q, t, ROLE_NEXT_ATTEMPT_AT, "NULL");
     set(q, t, ROLE_LAST_ERROR, "NULL");
     set(q, t, ROLE_LAST_ERROR_CODE, "NULL");
