@@ -37,33 +37,33 @@ enum after_publish { AFTER_PUBLISH_MARK, AFTER_PUBLISH_DELETE };
 
 /* What a column of an existing outbox table can stand for: option, name in
  * messages, what it holds. */
-#define COLUMN_ROLES(X)                                                                      \
-    X(ID, "id", "the event's id, which is unique")                                           \
-    X(SEQ, "seq", "an integer that grows with each event")                                   \
-    X(AGGREGATE_TYPE, "aggregate_type", "the aggregate's type")                              \
-    X(AGGREGATE_ID, "aggregate_id", "the aggregate's id")                                    \
-    X(EVENT_TYPE, "event_type", "the event's type")                                          \
-    X(PAYLOAD, "payload", "the payload")                                                     \
-    X(HEADERS, "headers", "the event's own headers, a JSON object")                          \
-    X(TOPIC, "topic", "the event's own topic")                                               \
-    X(PARTITION_KEY, "partition_key", "the message's key")                                   \
-    X(PARTITION, "partition", "the number of a partition")                                   \
-    X(OCCURRED_AT, "occurred_at", "when it happened")                                        \
-    X(CREATED_AT, "created_at", "when the row was written")                                  \
-    X(EXPIRES_AT, "expires_at", "when the event loses its worth")                            \
-    X(IDEMPOTENCY_KEY, "idempotency_key", "the key of the request that made it")             \
-    X(REQUEST_DIGEST, "request_digest", "the digest of that request")                        \
-    X(STATUS, "status", "the state, as one of status_values")                                \
-    X(PUBLISHED, "published", "whether it is published, a boolean")                          \
-    X(PUBLISHED_AT, "published_at", "when it was published")                                 \
-    X(ATTEMPTS, "attempts", "how many tries have failed")                                    \
-    X(NEXT_ATTEMPT_AT, "next_attempt_at", "when the next try is due")                        \
-    X(LAST_ERROR, "last_error", "why the last try failed")                                   \
-    X(LAST_ERROR_CODE, "last_error_code", "the code of that error")                          \
-    X(LOCKED_BY, "locked_by", "who is publishing it")                                        \
-    X(LOCKED_AT, "locked_at", "since when")                                                  \
-    X(LOCKED_UNTIL, "locked_until", "until when, at the latest")                             \
-    X(CLAIM, "claim", "how many times it was claimed, an integer")                           \
+#define COLUMN_ROLES(X)                                                          \
+    X(ID, "id", "the event's id, which is unique")                               \
+    X(SEQ, "seq", "an integer that grows with each event")                       \
+    X(AGGREGATE_TYPE, "aggregate_type", "the aggregate's type")                  \
+    X(AGGREGATE_ID, "aggregate_id", "the aggregate's id")                        \
+    X(EVENT_TYPE, "event_type", "the event's type")                              \
+    X(PAYLOAD, "payload", "the payload")                                         \
+    X(HEADERS, "headers", "the event's own headers, a JSON object")              \
+    X(TOPIC, "topic", "the event's own topic")                                   \
+    X(PARTITION_KEY, "partition_key", "the message's key")                       \
+    X(PARTITION, "partition", "the number of a partition")                       \
+    X(OCCURRED_AT, "occurred_at", "when it happened")                            \
+    X(CREATED_AT, "created_at", "when the row was written")                      \
+    X(EXPIRES_AT, "expires_at", "when the event loses its worth")                \
+    X(IDEMPOTENCY_KEY, "idempotency_key", "the key of the request that made it") \
+    X(REQUEST_DIGEST, "request_digest", "the digest of that request")            \
+    X(STATUS, "status", "the state, as one of status_values")                    \
+    X(PUBLISHED, "published", "whether it is published, a boolean")              \
+    X(PUBLISHED_AT, "published_at", "when it was published")                     \
+    X(ATTEMPTS, "attempts", "how many tries have failed")                        \
+    X(NEXT_ATTEMPT_AT, "next_attempt_at", "when the next try is due")            \
+    X(LAST_ERROR, "last_error", "why the last try failed")                       \
+    X(LAST_ERROR_CODE, "last_error_code", "the code of that error")              \
+    X(LOCKED_BY, "locked_by", "who is publishing it")                            \
+    X(LOCKED_AT, "locked_at", "since when")                                      \
+    X(LOCKED_UNTIL, "locked_until", "until when, at the latest")                 \
+    X(CLAIM, "claim", "how many times it was claimed, an integer")               \
     X(UPDATED_AT, "updated_at", "when the row was last changed")
 
 enum column_role {

@@ -171,8 +171,9 @@ static const char *short_name(const struct option *o)
 }
 
 /* What stands before the dot of some option; a test compares the two. */
-static const char *const section_names[] = {"source",  "map",    "sink",  "route",       "cloudevents",
-                                            "headers", "select", "retry", "dead_letter", "cleanup"};
+static const char *const section_names[] = {"source",      "map",     "sink",   "route",
+                                            "cloudevents", "headers", "select", "retry",
+                                            "dead_letter", "cleanup"};
 #define N_SECTIONS (sizeof section_names / sizeof *section_names)
 
 bool outrider__option_is_section(struct bytes name)

@@ -123,10 +123,11 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
 {
     int n = PQntuples(r);
     if (n == 0)
-        return outrider__fail(err, OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY,
-                              "there is no table %.100s; run `outrider init`, or name the table with "
-                              "--table",
-                              asked);
+        return outrider__fail(
+            err, OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY,
+            "there is no table %.100s; run `outrider init`, or name the table with "
+            "--table",
+            asked);
     if (n > MAP_COLUMNS_MAX)
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                               "table %.100s has more than %d columns: hardly an outbox", asked,

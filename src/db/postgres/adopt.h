@@ -67,33 +67,35 @@ void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, co
 /* "DELETE ..." of published rows: $1 older than (timestamptz), $2 how many. */
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a);
 
+struct pg_store;
+
 /*
- * adopt_store.c: for the store, which gives an open connection (not in
- * pipeline mode). load() reads table `name`; ret_adopted lives in the arena.
+ * adopt_store.c: what the store does for such tables, all that the
+ * configuration names. The store is ready: connected, its catalogue read.
  */
-int outrider__pg_adopt_load(PGconn *pg, const struct pipeline_config *config,
-                            const struct pg_catalog *cat, const char *name, struct arena *arena,
-                            struct adopted **ret_adopted, struct outrider_error *err);
-/* Adds to what is known of pipeline and table from the cursor row. */
-int outrider__pg_adopt_status(PGconn *pg, const struct adopted *a, struct store_status *st,
-                              struct outrider_error *err);
-/* Dead rows (and failed ones, if asked for) that the table itself holds; those
- * in outrider_parked are the store's. */
-int outrider__pg_adopt_dead_list(PGconn *pg, const struct adopted *a, const struct dead_filter *f,
-                                 void (*row)(void *ctx, const struct dead_row *r), void *ctx,
-                                 struct outrider_error *err);
-/* How many were changed. discard removes the rows, also those of dead letters
- * in outrider_parked, which would come back otherwise: call it first. */
-int outrider__pg_adopt_dead_retry(PGconn *pg, const struct adopted *a, const struct dead_filter *f,
-                                  uint64_t *ret_n, struct outrider_error *err);
-int outrider__pg_adopt_dead_discard(PGconn *pg, const struct adopted *a,
-                                    const struct dead_filter *f, uint64_t *ret_n,
-                                    struct outrider_error *err);
-int outrider__pg_adopt_cleanup(PGconn *pg, const struct adopted *a, int64_t older_than_us,
-                               uint64_t limit, uint64_t *ret_removed, struct outrider_error *err);
+bool outrider__pg_store_adopts(const struct pg_store *s);
+int outrider__pg_adopted_status(struct pg_store *s,
+                                void (*row)(void *, const struct store_status *), void *ctx,
+                                struct outrider_error *err);
+/* Dead rows (and failed ones, if asked for) that the tables themselves hold;
+ * copies in outrider_parked are the store's. */
+int outrider__pg_adopted_dead_list(struct pg_store *s, const struct dead_filter *f,
+                                   void (*row)(void *, const struct dead_row *), void *ctx,
+                                   struct outrider_error *err);
+/* The tables' part of a change, before outrider_parked is changed, in the same
+ * transaction: rows of dead letters become pending, or go. ret_n counts those
+ * that have no copy in outrider_parked. */
+int outrider__pg_adopted_dead_change(struct pg_store *s, const struct dead_filter *f,
+                                     bool is_discard, uint64_t *ret_n, struct outrider_error *err);
+int outrider__pg_adopted_cleanup(struct pg_store *s, int64_t older_than_us, uint64_t limit,
+                                 uint64_t *ret_removed, struct outrider_error *err);
 /* adopt_doctor.c */
-int outrider__pg_adopt_doctor(PGconn *pg, const struct adopted *a,
-                              const struct pipeline_config *config, finding_fn *found, void *ctx,
-                              struct outrider_error *err);
+int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx,
+                                struct outrider_error *err);
+
+/* Loads the i-th table of the configuration. */
+int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
+                              struct adopted *ret_adopted, struct outrider_error *err);
+size_t outrider__pg_adopted_count(const struct pg_store *s);
 
 #endif

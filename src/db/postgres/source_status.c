@@ -275,8 +275,7 @@ static int cleanup_table(struct status_source *d, struct pg_op *op, struct outri
         outrider__pg_args_clear(&d->args);
         outrider__pg_arg_time(&d->args, op->op->now_wall_us - config->cleanup.retention_us);
         outrider__pg_arg_int8(&d->args, config->cleanup.batch);
-        return outrider__pg_request(&d->s->conn, &t->st[ST_CLEANUP], &d->args, on_cleaned, op,
-                                    err);
+        return outrider__pg_request(&d->s->conn, &t->st[ST_CLEANUP], &d->args, on_cleaned, op, err);
     }
     pg_op_done(op);
     return 0;

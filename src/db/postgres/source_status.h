@@ -78,9 +78,9 @@ struct status_source {
     size_t n_tried;                /* tables that this fetch found empty */
     int64_t limit;                 /* rows it asked for */
     struct pg_op *fetch_op;
-    bool competes;  /* no lock of the pipeline: many relays */
-    bool must_lock; /* ordered: false, but the table has no place for an owner */
-    bool is_marked; /* --once */
+    bool competes;         /* no lock of the pipeline: many relays */
+    bool must_lock;        /* ordered: false, but the table has no place for an owner */
+    bool is_marked;        /* --once */
     char owner_prefix[72]; /* how owners of this pipeline begin: "default@" */
     char host[80], nonce[12];
     uint64_t n_claims;

@@ -40,8 +40,7 @@ static void name_owner(struct status_source *d, const struct status_table *t,
                      d->nonce, d->n_claims);
     if (c == NULL || c->length <= 0 || n <= c->length)
         return;
-    n = snprintf(owner, STATUS_OWNER_SIZE, "%s%s.%" PRIu64, d->owner_prefix, d->nonce,
-                 d->n_claims);
+    n = snprintf(owner, STATUS_OWNER_SIZE, "%s%s.%" PRIu64, d->owner_prefix, d->nonce, d->n_claims);
     if (n > c->length) /* the count and what is random matter most */
         (void)snprintf(owner, STATUS_OWNER_SIZE, "%.*s", c->length, d->nonce);
 }
@@ -146,8 +145,8 @@ static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *
     (void)n;
     if (fill(d, results[0], err) < 0)
         return -1;
-    t->is_exhausted = PQntuples(results[0]) < d->limit &&
-                      d->fetching.batch->n == (size_t)PQntuples(results[0]);
+    t->is_exhausted =
+        PQntuples(results[0]) < d->limit && d->fetching.batch->n == (size_t)PQntuples(results[0]);
     if (d->fetching.batch->n == 0 && ++d->n_tried < d->n_tables)
         return ask(d, err);
     return finish(d, err);

@@ -168,9 +168,11 @@ static int add_group(struct status_source *d, struct status_flight *f, enum grou
 {
     static const enum field published[] = {F_CLAIM};
     static const enum field changed[] = {F_CLAIM, F_STATE, F_ATTEMPTS, F_DELAY, F_CODE, F_MESSAGE};
-    static const enum field parked[] = {F_CLAIM,   F_PARKED_STATE, F_ATTEMPTS, F_DELAY, F_CODE,
-                                        F_MESSAGE, F_ORIGIN,       F_LANE};
-    const enum field *fields = g == GROUP_CHANGED ? changed : g == GROUP_PARKED ? parked : published;
+    static const enum field parked[] = {F_CLAIM, F_PARKED_STATE, F_ATTEMPTS, F_DELAY,
+                                        F_CODE,  F_MESSAGE,      F_ORIGIN,   F_LANE};
+    const enum field *fields = g == GROUP_CHANGED  ? changed
+                               : g == GROUP_PARKED ? parked
+                                                   : published;
     size_t n = g == GROUP_CHANGED ? 6 : g == GROUP_PARKED ? 8 : 1;
     struct status_table *t = f->table;
     if (t->sql[which] == NULL || count(t, f->batch, g) == 0)

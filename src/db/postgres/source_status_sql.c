@@ -70,8 +70,8 @@ static void due(struct strbuf *q, const struct status_table *t, const char *alia
 }
 
 /* Whether somebody's claim still holds. */
-static void is_leased(struct strbuf *q, const struct status_source *d,
-                      const struct status_table *t, const char *alias)
+static void is_leased(struct strbuf *q, const struct status_source *d, const struct status_table *t,
+                      const char *alias)
 {
     strbuf_append_str(q, "(");
     col(q, t, ROLE_LOCKED_BY, alias);
@@ -81,9 +81,9 @@ static void is_leased(struct strbuf *q, const struct status_source *d,
         strbuf_append_str(q, " > clock_timestamp())");
     } else {
         col(q, t, ROLE_LOCKED_AT, alias);
-        outrider__strbuf_appendf(
-            q, " > clock_timestamp() - %" PRId64 " * interval '1 microsecond')",
-            d->s->config->source.lease_us);
+        outrider__strbuf_appendf(q,
+                                 " > clock_timestamp() - %" PRId64 " * interval '1 microsecond')",
+                                 d->s->config->source.lease_us);
     }
 }
 
@@ -170,8 +170,7 @@ static void and_not_blocked(struct strbuf *q, const struct status_source *d,
         strbuf_append_str(q, "))");
     }
     if (t->a.parks_dead) {
-        outrider__strbuf_appendf(q, " UNION ALL SELECT p.lane FROM %s p WHERE ",
-                                 t->a.parked_table);
+        outrider__strbuf_appendf(q, " UNION ALL SELECT p.lane FROM %s p WHERE ", t->a.parked_table);
         pipeline_of(q, d, t, "p.");
         outrider__strbuf_appendf(q, " AND (p.state <> 'dead' AND p.next_attempt_at > now()%s)",
                                  blocks ? " OR p.state = 'dead'" : "");
@@ -230,9 +229,8 @@ static void set_claim(struct strbuf *q, const struct status_source *d, const str
     if (has(t, ROLE_LOCKED_UNTIL)) {
         strbuf_append_str(q, comma);
         outrider__pg_sql_ident(q, t->a.map.columns[ROLE_LOCKED_UNTIL]->name);
-        outrider__strbuf_appendf(
-            q, " = clock_timestamp() + %" PRId64 " * interval '1 microsecond'",
-            d->s->config->source.lease_us);
+        outrider__strbuf_appendf(q, " = clock_timestamp() + %" PRId64 " * interval '1 microsecond'",
+                                 d->s->config->source.lease_us);
     }
     if (has(t, ROLE_UPDATED_AT)) {
         strbuf_append_str(q, ", ");
