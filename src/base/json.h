@@ -36,8 +36,9 @@ int outrider__json_members_begin(struct json_members *m, struct bytes text);
 /* 1 with the next member (key undecoded without its quotes, value raw), 0 at the end. */
 int outrider__json_members_next(struct json_members *m, struct bytes *ret_key,
                                 struct bytes *ret_value);
-/* Decodes the inside of a string (escapes, surrogate pairs) into the arena.
- * Borrows the input where there is nothing to decode. */
+/* Decodes the inside of a string (escapes, surrogate pairs) into the arena; half
+ * a pair becomes U+FFFD. Borrows the input where there is nothing to decode.
+ * -1 where an escape is broken, or there is no memory. */
 int outrider__json_unescape(struct bytes inside, struct arena *arena, struct bytes *ret_text);
 /* A member's value as text: a string decoded, anything else as it stands. */
 int outrider__json_text(struct bytes value, struct arena *arena, struct bytes *ret_text);

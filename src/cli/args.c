@@ -211,13 +211,20 @@ static int give(struct args *a, const struct flag *f, const char *value, struct 
 static int take_operand(struct args *a, const char *value, struct outrider_error *err)
 {
     const struct command *c = a->command;
+    /* What may be a URL, and hold a password, is not repeated. */
+    if (a->n_operands == c->max_operands && strpbrk(value, ":@"))
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "'%s' does not know what to do with an argument without a flag; see "
+                              "outrider %s --help",
+                              c->name, c->name);
     if (a->n_operands == c->max_operands)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "'%s' does not know what to do with '%.80s'; see outrider %s --help",
                               c->name, value, c->name);
     if (a->n_operands == 0 && c->words && !list_has(c->words, '|', value))
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "'%s' takes one of %s, not '%.40s'", c->name, c->words, value);
+                              "'%s' takes one of %s, not '%.40s'", c->name, c->words,
+                              strpbrk(value, ":@") ? "..." : value);
     a->operands[a->n_operands++] = value;
     return 0;
 }

@@ -131,7 +131,8 @@ static int unknown_command(const char *name)
     if (nearest)
         outrider__cli_say("unknown command '%.40s' (did you mean '%s'?)", name, nearest);
     else
-        outrider__cli_say("unknown command '%.40s'; see outrider help", name);
+        outrider__cli_say("unknown command '%.40s'; see outrider help",
+                          strpbrk(name, ":@") ? "..." : name);
     return CLI_USAGE;
 }
 

@@ -167,7 +167,7 @@ static int print_all(const struct args *a, struct store *s, const struct dead_fi
 static int change(const struct args *a, struct store *s, const struct dead_filter *f, bool is_retry,
                   struct outrider_error *err)
 {
-    uint64_t n;
+    uint64_t n = 0;
     bool has_filter = f->n_ids || f->event_type || f->since_us;
     if (!has_filter && !outrider__args_has(a, F_ALL))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,

@@ -38,6 +38,10 @@ struct scalar {
     size_t line;
     bool is_plain; /* without quotes: may be null */
 };
+#define SCALAR_INIT       \
+    {                     \
+        .text = { "", 0 } \
+    }
 
 static size_t line_of(const struct reader *r)
 {
@@ -68,7 +72,8 @@ static int fail_with(struct reader *r, size_t line, const struct outrider_error 
 
 static int fail_nomem(struct reader *r)
 {
-    return outrider__fail_nomem(r->err);
+    (void)outrider__fail_nomem(r->err);
+    return -1;
 }
 
 static int fail_yaml(struct reader *r)
@@ -76,10 +81,12 @@ static int fail_yaml(struct reader *r)
     const char *problem = r->yaml.problem != NULL ? r->yaml.problem : "malformed";
     if (r->yaml.error == YAML_MEMORY_ERROR)
         return fail_nomem(r);
-    if (r->yaml.error == YAML_READER_ERROR)
-        return outrider__fail(r->err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "%s: not a text file: %s (byte %zu)", r->name, problem,
-                              r->yaml.problem_offset);
+    if (r->yaml.error == YAML_READER_ERROR) {
+        (void)outrider__fail(r->err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                             "%s: not a text file: %s (byte %zu)", r->name, problem,
+                             r->yaml.problem_offset);
+        return -1;
+    }
     return fail_at(r, r->yaml.problem_mark.line + 1, "not YAML: %s", problem);
 }
 
@@ -176,8 +183,8 @@ static int value_text(struct reader *r, const struct option *o, const struct sca
 
 static int set_scalar(struct reader *r, struct pipeline_config *c, const struct option *o)
 {
-    struct scalar s;
-    struct bytes text;
+    struct scalar s = SCALAR_INIT;
+    struct bytes text = BYTES_NULL;
     struct outrider_error why;
     if (take_scalar(r, &s) < 0)
         return -1;
@@ -198,8 +205,8 @@ static int set_scalar(struct reader *r, struct pipeline_config *c, const struct 
 static int add_item(struct reader *r, struct pipeline_config *c, const struct option *o,
                     struct bytes map_name)
 {
-    struct scalar s;
-    struct bytes text;
+    struct scalar s = SCALAR_INIT;
+    struct bytes text = BYTES_NULL;
     struct outrider_error why;
     if (r->event.type != YAML_SCALAR_EVENT)
         return fail_at(r, line_of(r), "option '%s' takes plain values, not a list or map in it",
@@ -226,7 +233,7 @@ static int set_list(struct reader *r, struct pipeline_config *c, const struct op
 
 static int set_map(struct reader *r, struct pipeline_config *c, const struct option *o)
 {
-    struct scalar key;
+    struct scalar key = SCALAR_INIT;
     int more;
     outrider__config_clear(c, o);
     while ((more = next_key(r, &key)) > 0)
@@ -307,8 +314,8 @@ static int note_section(struct reader *r, const struct scalar *section)
 
 static int read_section(struct reader *r, struct pipeline_config *c, const struct scalar *section)
 {
-    struct scalar key;
-    struct bytes name;
+    struct scalar key = SCALAR_INIT;
+    struct bytes name = BYTES_NULL;
     int more;
     if (at_null(r))
         return 0;
@@ -326,8 +333,8 @@ static int read_section(struct reader *r, struct pipeline_config *c, const struc
 
 static int read_name(struct reader *r, struct pipeline_config *c)
 {
-    struct scalar s;
-    struct bytes text;
+    struct scalar s = SCALAR_INIT;
+    struct bytes text = BYTES_NULL;
     struct outrider_error why;
     if (r->event.type != YAML_SCALAR_EVENT)
         return fail_at(r, line_of(r), "'name' takes one value");
@@ -342,7 +349,7 @@ static int read_name(struct reader *r, struct pipeline_config *c)
         if (bytes_eq_str(text, other->name))
             return fail_at(r, s.line, "two pipelines are named '%s' (the other one in line %zu)",
                            other->name, r->pipeline_lines[other - r->file->pipelines]);
-    struct bytes copy;
+    struct bytes copy = BYTES_NULL;
     if (outrider__arena_dup(&r->file->arena, text, &copy) < 0)
         return fail_nomem(r);
     c->name = copy.data;
@@ -380,8 +387,8 @@ static int begin_pipeline(struct reader *r, size_t line, struct pipeline_config 
 
 static int read_pipeline(struct reader *r, bool *ret_is_named)
 {
-    struct pipeline_config *c;
-    struct scalar key;
+    struct pipeline_config *c = NULL;
+    struct scalar key = SCALAR_INIT;
     int more;
     if (r->event.type != YAML_MAPPING_START_EVENT)
         return fail_at(r, line_of(r), "a pipeline has options, as in '- name: orders'");
@@ -419,8 +426,8 @@ static int read_log(struct reader *r)
 {
     size_t n;
     const struct option *options = outrider__program_options(&n);
-    struct scalar key, s;
-    struct bytes name, text;
+    struct scalar key = SCALAR_INIT, s = SCALAR_INIT;
+    struct bytes name = BYTES_NULL, text = BYTES_NULL;
     struct outrider_error why;
     int more;
     if (at_null(r))
@@ -448,7 +455,7 @@ static int read_log(struct reader *r)
 /* A key at the top that belongs to a pipeline: there is only this one, then. */
 static int read_top_key(struct reader *r, const struct scalar *key)
 {
-    struct pipeline_config *c;
+    struct pipeline_config *c = NULL;
     if (r->pipelines_line != 0)
         return fail_at(r, key->line,
                        "'%.*s' stands beside 'pipelines' (line %zu): move it into one",
@@ -470,7 +477,7 @@ static int read_top_key(struct reader *r, const struct scalar *key)
 
 static int read_top(struct reader *r)
 {
-    struct scalar key;
+    struct scalar key = SCALAR_INIT;
     size_t log_line = 0;
     int more;
     while ((more = next_key(r, &key)) > 0) {
@@ -509,7 +516,9 @@ static int fail_empty(struct reader *r)
 
 static int read_document(struct reader *r)
 {
-    if (next(r) < 0 || next(r) < 0) /* start of the stream, start of the document */
+    if (next(r) < 0) /* start of the stream */
+        return -1;
+    if (next(r) < 0) /* start of the document */
         return -1;
     if (r->event.type == YAML_STREAM_END_EVENT)
         return fail_empty(r);
@@ -519,7 +528,9 @@ static int read_document(struct reader *r)
         return fail_empty(r);
     if (r->event.type != YAML_MAPPING_START_EVENT)
         return fail_at(r, line_of(r), "a configuration is a map that begins with 'pipelines:'");
-    if (read_top(r) < 0 || next(r) < 0 || next(r) < 0)
+    if (read_top(r) < 0 || next(r) < 0) /* end of the document */
+        return -1;
+    if (next(r) < 0)
         return -1;
     if (r->event.type != YAML_STREAM_END_EVENT)
         return fail_at(r, line_of(r), "a second document: a configuration is one");

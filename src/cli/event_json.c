@@ -75,7 +75,7 @@ static int read_key(struct reader *r, struct bytes value)
 
 static int read_time(struct reader *r, struct bytes value, int64_t *ret_us)
 {
-    const char *text;
+    const char *text = NULL;
     if (read_text(r, value, &text) < 0)
         return -1;
     if (text && outrider__clock_parse(bytes_str(text), ret_us) < 0)
@@ -152,13 +152,13 @@ static int read_string(struct reader *r, struct bytes value, struct bytes *ret_t
 
 static int read_payload_text(struct reader *r, struct bytes value)
 {
-    struct bytes text;
+    struct bytes text = BYTES_NULL;
     return read_string(r, value, &text) < 0 ? -1 : set_payload(r, text);
 }
 
 static int read_payload_base64(struct reader *r, struct bytes value)
 {
-    struct bytes text, data;
+    struct bytes text = BYTES_NULL, data;
     if (read_string(r, value, &text) < 0)
         return -1;
     if (outrider__base64_decode(text, r->arena, &data) < 0)

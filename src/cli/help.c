@@ -144,7 +144,8 @@ int outrider__cmd_help(const struct args *a)
     }
     const struct command *c = outrider__command_find(a->operands[0]);
     if (c == NULL)
-        return outrider__cli_usage(a, "there is no command '%.40s'", a->operands[0]);
+        return outrider__cli_usage(a, "there is no command '%.40s'",
+                                   strpbrk(a->operands[0], ":@") ? "..." : a->operands[0]);
     outrider__help_command(c);
     return CLI_DONE;
 }

@@ -178,6 +178,16 @@ static void note_plain(struct log_pipeline *p, enum log_level level, const char 
     outrider__log_end(&l);
 }
 
+static void note_warning(struct log_pipeline *p, const struct outrider_error *why)
+{
+    struct log_entry l;
+    if (!outrider__log_begin(&l, p->log, LOG_LEVEL_WARN, "warning of the source"))
+        return;
+    outrider__log_text(&l, "pipeline", p->name);
+    outrider__log_text(&l, "warning", why->message);
+    outrider__log_end(&l);
+}
+
 static void on_note(void *ctx, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
@@ -191,6 +201,9 @@ static void on_note(void *ctx, enum relay_note note, uint64_t count,
         break;
     case NOTE_STANDBY:
         note_plain(p, LOG_LEVEL_INFO, "standing by, another relay is active", NULL, 0, why);
+        break;
+    case NOTE_SOURCE_WARNING:
+        note_warning(p, why);
         break;
     case NOTE_SINK_UP:
         note_up(p, "sink is up", "sink", p->sink, &p->sink_down_us);

@@ -156,14 +156,14 @@ static void tell_unknown(struct runners *rs, const struct cli_setup *s)
 void outrider__runners_reload(struct runners *rs)
 {
     struct outrider_error err = {0};
-    struct generation *g;
+    struct generation *g = NULL;
     struct log_entry l;
     if (!outrider__args_has(rs->args, F_CONFIG)) {
         log_names(&rs->log, LOG_LEVEL_INFO, "there is no configuration file to reload", NULL, NULL,
                   NULL);
         return;
     }
-    if (load(rs, &g, &err) < 0) {
+    if (load(rs, &g, &err) < 0 || g == NULL) {
         if (outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR,
                                 "reload failed, going on as before")) {
             outrider__log_error(&l, &err);

@@ -56,6 +56,7 @@ struct runners {
     struct generation *generations; /* newest first */
     unsigned last_generation;
     bool once;
+    bool is_stopping; /* a signal asked for it */
 };
 
 /* Makes a relay for a configuration, which is copied; what it points at is not. */

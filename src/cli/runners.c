@@ -41,19 +41,19 @@ static void log_signal(struct runners *rs, const char *msg, const char *name)
     outrider__log_end(&l);
 }
 
-static void take_signals(struct runners *rs, int fd, bool *is_stopping)
+static void take_signals(struct runners *rs, int fd)
 {
     struct signalfd_siginfo info;
     while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         const char *name = info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
         if (info.ssi_signo == SIGHUP) {
             outrider__runners_reload(rs);
-        } else if (*is_stopping) {
+        } else if (rs->is_stopping) {
             log_signal(rs, "ending at once, what is in flight comes again", name);
             _exit(CLI_FAILED);
         } else {
             log_signal(rs, "asked to stop", name);
-            *is_stopping = true;
+            rs->is_stopping = true;
             stop_all(rs);
         }
     }
@@ -88,7 +88,6 @@ static void show_progress(const struct runners *rs, struct progress *p)
 static void watch(struct runners *rs, int signals, const struct runner **ret_failed)
 {
     struct progress progress;
-    bool is_stopping = false;
     outrider__progress_init(&progress);
     progress.on &= rs->once;
     rs->log.clears_line = progress.on;
@@ -100,7 +99,7 @@ static void watch(struct runners *rs, int signals, const struct runner **ret_fai
         if (fds[1].revents && read(rs->done_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
             break;
         if (fds[0].revents)
-            take_signals(rs, signals, &is_stopping);
+            take_signals(rs, signals);
         show_progress(rs, &progress);
     }
     outrider__progress_end(&progress);
@@ -158,7 +157,13 @@ int outrider__runners_run(struct runners *rs)
         if (rs->items[i].result == 0)
             log_totals(rs, &rs->items[i]);
     }
-    if (failed)
+    if (failed) {
         tell_failure(rs, failed);
-    return failed ? CLI_FAILED : CLI_DONE;
+        return CLI_FAILED;
+    }
+    if (rs->once && rs->is_stopping) {
+        outrider__cli_say("stopped by a signal before all was delivered");
+        return CLI_FAILED;
+    }
+    return CLI_DONE;
 }

@@ -11,14 +11,13 @@
 #include "core/options.h"
 #include "run/modules.h"
 
-static int names_of(const struct config_file *f, char *ret_text, size_t size)
+static void names_of(const struct config_file *f, char *ret_text, size_t size)
 {
     size_t len = 0;
     ret_text[0] = '\0';
     for (size_t i = 0; i < f->n && len < size; i++)
         len += (size_t)snprintf(ret_text + len, size - len, "%s%s", i ? ", " : "",
                                 f->pipelines[i].name);
-    return 0;
 }
 
 static struct pipeline_config *pipeline_named(const struct config_file *f, const char *name)
@@ -223,13 +222,13 @@ void outrider__store_close(struct store *s)
 int outrider__with_store(const struct args *a, store_work *work)
 {
     struct outrider_error err = {0};
-    struct pipeline_config *c;
+    struct pipeline_config *c = NULL;
     struct cli_setup setup;
-    struct store *store;
+    struct store *store = NULL;
     int code = CLI_DONE;
     if (outrider__setup_load(a, &setup, &err) < 0)
         return outrider__cli_fail_as(CLI_USAGE, &err);
-    if (outrider__setup_database(&setup, &c, &err) < 0) {
+    if (outrider__setup_database(&setup, &c, &err) < 0 || c == NULL) {
         code = outrider__cli_fail_as(CLI_USAGE, &err);
     } else if (outrider__store_open(c, &store, &err) < 0) {
         code = outrider__cli_fail(&err);

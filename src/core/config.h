@@ -33,6 +33,7 @@ struct string_map {
 enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
 enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY };
 enum source_mode { MODE_POLL, MODE_CDC };
+enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
 enum after_publish { AFTER_PUBLISH_MARK, AFTER_PUBLISH_DELETE };
 
 /* What a column of an existing outbox table can stand for: option, name in
@@ -87,6 +88,8 @@ struct pipeline_config {
         int64_t max_payload;
         int64_t connect_timeout_us;
         int64_t initial_delay_us;
+        int durable;      /* enum durable */
+        int64_t max_gaps; /* postgresql: ranges of seqs that may still be filled */
         int64_t min_age_us;  /* younger rows are left to the application */
         int64_t lease_us;    /* how long a claim holds unless it is renewed */
         int64_t concurrency; /* events claimed and not yet settled; 0: as many as fit */

@@ -25,56 +25,49 @@ int outrider__header_name_check(struct bytes name, struct outrider_error *err)
                                             "a header's name is longer than 255 bytes");
 }
 
-struct wanted {
-    const char *name;
-    enum header_value value;
-};
-
-static size_t wanted_headers(const struct pipeline_config *c, struct wanted out[HEADERS_OURS_MAX])
+static void plan_add(struct header_plan *plan, const char *name, enum header_value value)
 {
-    static const struct wanted binary[] = {
-        {"ce-specversion", HEADER_SPECVERSION}, {"ce-id", HEADER_EVENT_ID},
-        {"ce-source", HEADER_SOURCE},           {"ce-type", HEADER_EVENT_TYPE},
-        {"ce-subject", HEADER_SUBJECT},         {"ce-time", HEADER_TIME},
-    };
-    const struct wanted configured[] = {
-        {c->headers.event_id, HEADER_EVENT_ID},
-        {c->headers.event_type, HEADER_EVENT_TYPE},
-        {c->headers.aggregate_type, HEADER_AGGREGATE_TYPE},
-    };
-    size_t n = 0;
-    for (size_t i = 0; i < sizeof configured / sizeof *configured; i++)
-        if (configured[i].name != NULL && configured[i].name[0] != '\0')
-            out[n++] = configured[i];
+    if (name == NULL || name[0] == '\0')
+        return;
+    plan->ours[plan->n].name = bytes_str(name);
+    plan->ours[plan->n].value = value;
+    plan->names.len += strlen(name);
+    plan->n++;
+}
+
+static void plan_all(struct header_plan *plan, const struct pipeline_config *c)
+{
+    plan_add(plan, c->headers.event_id, HEADER_EVENT_ID);
+    plan_add(plan, c->headers.event_type, HEADER_EVENT_TYPE);
+    plan_add(plan, c->headers.aggregate_type, HEADER_AGGREGATE_TYPE);
     if (c->form == FORM_CLOUDEVENTS)
-        out[n++] = (struct wanted){CONTENT_TYPE, HEADER_STRUCTURED_TYPE};
-    if (c->form == FORM_CLOUDEVENTS_BINARY)
-        for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
-            out[n++] = binary[i];
-    return n;
+        plan_add(plan, CONTENT_TYPE, HEADER_STRUCTURED_TYPE);
+    if (c->form != FORM_CLOUDEVENTS_BINARY)
+        return;
+    plan_add(plan, "ce-specversion", HEADER_SPECVERSION);
+    plan_add(plan, "ce-id", HEADER_EVENT_ID);
+    plan_add(plan, "ce-source", HEADER_SOURCE);
+    plan_add(plan, "ce-type", HEADER_EVENT_TYPE);
+    plan_add(plan, "ce-subject", HEADER_SUBJECT);
+    plan_add(plan, "ce-time", HEADER_TIME);
+    plan->with_content_type = true;
 }
 
 int outrider__headers_plan(const struct pipeline_config *c, struct arena *arena,
                            struct header_plan *ret_plan, struct outrider_error *err)
 {
-    struct wanted wanted[HEADERS_OURS_MAX];
-    struct header_plan plan = {.n = wanted_headers(c, wanted),
-                               .with_content_type = c->form == FORM_CLOUDEVENTS_BINARY};
-    size_t total = 0;
-    for (size_t i = 0; i < plan.n; i++)
-        total += strlen(wanted[i].name);
-    char *p = outrider__arena_alloc(arena, total);
-    if (p == NULL ||
-        outrider__arena_dup(arena, bytes_str(c->source_uri != NULL ? c->source_uri : ""),
-                            &plan.source) < 0)
+    struct header_plan plan = {.n = 0};
+    const char *source = c->source_uri != NULL ? c->source_uri : "";
+    plan_all(&plan, c);
+    char *p = outrider__arena_alloc(arena, plan.names.len);
+    if (p == NULL || outrider__arena_dup(arena, bytes_str(source), &plan.source) < 0)
         return outrider__fail_nomem(err);
-    plan.names = bytes_of(p, total);
+    plan.names.data = p;
     for (size_t i = 0; i < plan.n; i++) {
-        size_t len = strlen(wanted[i].name);
-        memcpy(p, wanted[i].name, len);
-        plan.ours[i].name = bytes_of(p, len);
-        plan.ours[i].value = wanted[i].value;
-        p += len;
+        struct bytes *name = &plan.ours[i].name;
+        memcpy(p, name->data, name->len);
+        name->data = p;
+        p += name->len;
     }
     *ret_plan = plan;
     return 0;

@@ -338,7 +338,7 @@ static int add_string(const struct option *o, struct string_list *list, struct a
 static int add_duration(const struct option *o, struct duration_list *list, struct arena *arena,
                         struct bytes text, struct outrider_error *err)
 {
-    int64_t us;
+    int64_t us = 0;
     if (duration_set(o, text, &us, err) < 0)
         return -1;
     int64_t *items = with_room(arena, list->items, list->n, sizeof *items);
@@ -352,7 +352,7 @@ static int add_duration(const struct option *o, struct duration_list *list, stru
 static int add_pair(const struct option *o, struct string_map *map, struct arena *arena,
                     struct bytes name, struct bytes text, struct outrider_error *err)
 {
-    struct string_pair pair;
+    struct string_pair pair = {"", ""};
     struct option unchecked = *o;
     unchecked.check = NULL;
     if (name.len == 0)

@@ -6,6 +6,8 @@
  */
 #include "core/option_value.h"
 
+#include <stdio.h>
+
 static const struct {
     const char *section, *text;
 } sections[] = {
@@ -182,10 +184,8 @@ static void append_samples(struct strbuf *out, const struct option *options, siz
             if (next.len > 0)
                 outrider__strbuf_appendf(out, "%s%.*s:\n", indent, (int)next.len, next.data);
         }
-        char deeper[16] = "";
-        (void)strncat(deeper, indent, sizeof deeper - 3);
-        if (next.len > 0)
-            (void)strcat(deeper, "  ");
+        char deeper[16];
+        (void)snprintf(deeper, sizeof deeper, "%s%s", indent, next.len > 0 ? "  " : "");
         append_sample(out, &options[i], deeper);
     }
 }

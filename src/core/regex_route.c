@@ -6,8 +6,11 @@
 
 #include "core/regex_route.h"
 
-/* Enough for any sane pattern over a short field, and over in a few milliseconds. */
-#define MATCH_LIMIT 200000u
+/* Enough for any sane pattern, and over in a few milliseconds. PCRE2 counts its
+ * limit anew at each place where a match could begin: it is shared out among them. */
+#define MATCH_STEPS 4000000u
+#define MATCH_STEPS_MIN 1000u
+#define SUBJECT_MAX 4096u
 #define DEPTH_LIMIT 10000u
 #define HEAP_LIMIT_KIB 1024u
 #define PATTERN_MAX 4096u
@@ -49,7 +52,7 @@ static int compile(struct bytes pattern, pcre2_code **ret_code, struct outrider_
 
 int outrider__regex_check(struct bytes pattern, struct outrider_error *err)
 {
-    pcre2_code *code;
+    pcre2_code *code = NULL;
     if (compile(pattern, &code, err) < 0)
         return -1;
     pcre2_code_free(code);
@@ -99,7 +102,6 @@ static int route_init(struct regex_route *r, const char *field, const char *patt
     r->limits = pcre2_match_context_create(NULL);
     if (r->match == NULL || r->limits == NULL)
         return outrider__fail_nomem(err);
-    pcre2_set_match_limit(r->limits, MATCH_LIMIT);
     pcre2_set_depth_limit(r->limits, DEPTH_LIMIT);
     pcre2_set_heap_limit(r->limits, HEAP_LIMIT_KIB);
     return 0;
@@ -145,6 +147,14 @@ static size_t groups_of(struct regex_route *r, int n, struct bytes subject,
     return count;
 }
 
+static int match(struct regex_route *r, struct bytes subject)
+{
+    uint32_t limit = MATCH_STEPS / ((uint32_t)subject.len + 1);
+    pcre2_set_match_limit(r->limits, limit > MATCH_STEPS_MIN ? limit : MATCH_STEPS_MIN);
+    return pcre2_match(r->code, (PCRE2_SPTR)(subject.len > 0 ? subject.data : ""), subject.len, 0,
+                       0, r->match, r->limits);
+}
+
 int outrider__regex_route_apply(struct regex_route *r, const struct event *e, struct arena *arena,
                                 struct bytes *ret_topic, struct outrider_error *err)
 {
@@ -156,8 +166,12 @@ int outrider__regex_route_apply(struct regex_route *r, const struct event *e, st
             return 0;
         return outrider__fail(err, why.code, why.disposition, "%s", why.message);
     }
-    int n = pcre2_match(r->code, (PCRE2_SPTR)(subject.len > 0 ? subject.data : ""), subject.len, 0,
-                        0, r->match, r->limits);
+    if (subject.len > SUBJECT_MAX)
+        return outrider__fail(err, OUTRIDER_ROUTE, OUTRIDER_DEAD,
+                              "the event's %s is longer than the %u bytes that route.regex "
+                              "looks at",
+                              r->field_name, SUBJECT_MAX);
+    int n = match(r, subject);
     if (n == PCRE2_ERROR_NOMATCH)
         return 0;
     if (n < 0) {

@@ -158,8 +158,6 @@ static int64_t wake_of_source(const struct relay *r)
         int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
         at = earlier(at, due > r->parked_not_before_us ? due : r->parked_not_before_us);
     }
-    if (r->config.once && !r->once_parked_done && r->batches[0].state == BATCH_FREE)
-        at = earlier(at, r->parked_not_before_us);
     if (r->config.cleanup.retention_us > 0 && !r->cleanup_busy && !r->config.once)
         at = earlier(at, r->cleanup_us);
     if (r->now.mono_us < r->started_us + r->config.source.initial_delay_us)

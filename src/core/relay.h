@@ -33,6 +33,7 @@ enum relay_note {
     NOTE_SOURCE_CONNECTED, /* and active */
     NOTE_SOURCE_LOST,      /* why; will reconnect */
     NOTE_STANDBY,          /* another relay is active */
+    NOTE_SOURCE_WARNING,   /* no error, but people should know */
     NOTE_SINK_UP,
     NOTE_SINK_DOWN, /* why; waits, spends no attempts */
     NOTE_CLEANUP,   /* count rows removed */

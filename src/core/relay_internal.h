@@ -37,6 +37,7 @@ struct relay {
     uint32_t source_failures;
     int64_t source_retry_us;
     bool was_active, standby_noted;
+    uint32_t warnings; /* of this source, told so far */
     uint64_t op_no; /* operations started or completed so far */
     size_t n_ops;   /* under way */
     struct source_op mark_op, cleanup_op;

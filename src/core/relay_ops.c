@@ -52,11 +52,11 @@ static bool start_fetch(struct relay *r)
 
 static bool parked_are_due(const struct relay *r)
 {
-    if (r->config.replay || r->now.mono_us < r->parked_not_before_us)
+    if (r->config.replay)
         return false;
     if (r->config.once)
         return !r->once_parked_done && r->mark_started && !r->mark_busy;
-    return r->source->parked_due_us <= r->now.wall_us;
+    return r->source->parked_due_us <= r->now.wall_us && r->now.mono_us >= r->parked_not_before_us;
 }
 
 static bool start_fetch_parked(struct relay *r)
@@ -221,6 +221,11 @@ bool outrider__relay_source_poll(struct relay *r)
         completed(r, done);
         progress = true;
     }
+    if (r->source->warnings != r->warnings) {
+        r->warnings = r->source->warnings;
+        outrider__fail(&err, OUTRIDER_OK, OUTRIDER_RETRY, "%s", r->source->warning);
+        relay_note(r, NOTE_SOURCE_WARNING, 0, &err);
+    }
     if (r->source->active && !r->was_active) {
         r->was_active = true;
         r->standby_noted = false;
@@ -367,6 +372,7 @@ void outrider__relay_source_connect(struct relay *r)
         return;
     s->ops = r->source_ops;
     s->parked_due_us = s->wake_us = CLOCK_NEVER;
+    r->warnings = 0;
     r->source = s;
     if (s->ops->open(s, &r->config, r->now, &err) < 0)
         outrider__relay_source_drop(r, &err);

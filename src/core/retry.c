@@ -39,5 +39,5 @@ int64_t outrider__backoff_us(uint32_t failures, double random01)
     if (d > BACKOFF_MAX_US)
         d = BACKOFF_MAX_US;
     /* Half of it random, so that many relays do not come back as one. */
-    return d / 2 + (int64_t)((double)(d / 2) * random01);
+    return (int64_t)((double)d * (0.5 + 0.5 * random01));
 }

@@ -124,13 +124,14 @@ static int router_init(struct router *r, const struct pipeline_config *c,
                        struct outrider_error *err)
 {
     const char *uri = c->source_uri != NULL ? c->source_uri : "";
+    const char *topic = c->route.topic != NULL ? c->route.topic : "";
     r->form = (enum form)c->form;
     if (table_of_list(&r->aggregate_types, &c->select.aggregate_types, &r->arena) < 0 ||
         table_of_list(&r->event_types, &c->select.event_types, &r->arena) < 0 ||
         outrider__arena_dup(&r->arena, bytes_str(uri), &r->source_uri) < 0)
         return outrider__fail_nomem(err);
     if (init_by_type(r, &c->route.by_type, err) < 0 ||
-        compile_template(r, "route.topic", c->route.topic, false, &r->topic, err) < 0 ||
+        compile_template(r, "route.topic", topic, false, &r->topic, err) < 0 ||
         init_dead_letter(r, c->dead_letter.topic, err) < 0)
         return -1;
     if (c->route.regex != NULL &&

@@ -63,6 +63,8 @@ struct source {
     int64_t wake_us;       /* monotonic: call poll() at the latest then, CLOCK_NEVER if no need */
     char description[256]; /* for people, without secrets: "sqlite:shop.db" */
     char waiting_for[160]; /* while not active: who is (host, pid) where it can be known */
+    char warning[256];     /* something people should know that is no error */
+    uint32_t warnings;     /* counts them: a new one is told */
 };
 
 struct source_ops {

@@ -238,22 +238,30 @@ static int header_value(struct bytes name, const struct event *e, struct arena *
                         struct bytes *ret_value, struct outrider_error *err)
 {
     struct json_members m;
-    struct bytes key, raw, text;
-    if (!bytes_is_null(e->headers)) {
-        if (outrider__json_members_begin(&m, e->headers) < 0)
-            return outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_DEAD,
-                                  "the event's headers are not a JSON object");
-        while (outrider__json_members_next(&m, &key, &raw) > 0) {
-            if (outrider__json_unescape(key, arena, &text) < 0)
-                return outrider__fail_nomem(err);
-            if (bytes_eq(text, name))
-                return outrider__json_text(raw, arena, ret_value) < 0 ? outrider__fail_nomem(err)
-                                                                      : 0;
-        }
+    struct bytes key, raw, text, value = BYTES_NULL;
+    bool is_there = false;
+    if (!bytes_is_null(e->headers) && outrider__json_members_begin(&m, e->headers) < 0) {
+        (void)outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_DEAD,
+                             "the event's headers are not a JSON object");
+        return -1;
     }
-    return outrider__fail(err, OUTRIDER_ROUTE, OUTRIDER_DEAD,
-                          "the topic needs the header '%.*s', which the event does not have",
-                          name.len > 100 ? 100 : (int)name.len, name.data);
+    while (!bytes_is_null(e->headers) && !is_there &&
+           outrider__json_members_next(&m, &key, &raw) > 0) {
+        if (outrider__json_unescape(key, arena, &text) < 0 ||
+            outrider__json_text(raw, arena, &value) < 0) {
+            (void)outrider__fail_nomem(err);
+            return -1;
+        }
+        is_there = bytes_eq(text, name);
+    }
+    if (!is_there) {
+        (void)outrider__fail(err, OUTRIDER_ROUTE, OUTRIDER_DEAD,
+                             "the topic needs the header '%.*s', which the event does not have",
+                             name.len > 100 ? 100 : (int)name.len, name.data);
+        return -1;
+    }
+    *ret_value = value;
+    return 0;
 }
 
 int outrider__template_value(const struct template_segment *s, const struct template_input *in,
@@ -285,7 +293,8 @@ int outrider__template_value(const struct template_segment *s, const struct temp
         *ret_value = (size_t)s->group < in->n_groups ? in->groups[s->group] : BYTES_NULL;
         return 0;
     }
-    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD, "template part %d", (int)s->kind);
+    (void)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD, "template part %d", (int)s->kind);
+    return -1;
 }
 
 /* OrderCreated, order created and HTTPRequest become words; at most doubles the length. */

@@ -120,7 +120,7 @@ static int search_back(struct search *s, off_t end, off_t size, struct tail *ret
                        struct outrider_error *err)
 {
     for (int dropped = 0; dropped <= MAX_LINES && size - end <= MAX_BYTES; dropped++) {
-        struct bytes line;
+        struct bytes line = BYTES_NULL;
         uint64_t offset;
         if (end == 0) {
             *ret_tail = (struct tail){0, s->first};
@@ -150,7 +150,7 @@ int outrider__tail_find(int fd, const char *path, uint64_t first, struct tail *r
     if (fstat(fd, &st) < 0)
         return outrider__fail_errno(err, errno, "cannot examine the event log '%s'", path);
     outrider__strbuf_init(&s.window, 4 * FILE_LINE_MAX);
-    off_t end;
+    off_t end = 0;
     int r = find_hole(&s, st.st_size, &end, err);
     if (r == 0)
         r = search_back(&s, end, st.st_size, ret_tail, err);

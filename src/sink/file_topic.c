@@ -142,8 +142,11 @@ static int cut(struct topic *t, const char *root, struct outrider_error *err)
         return -1;
     if (fstat(t->fd, &st) < 0)
         return outrider__fail_errno(err, errno, "cannot examine the event log '%s'", path);
-    if (st.st_size > t->confirmed_length && ftruncate(t->fd, t->confirmed_length) < 0)
-        return outrider__fail_errno(err, errno, "cannot repair the event log '%s'", path);
+    int e = FAILPOINT("file.before_cut");
+    if (e == 0 && st.st_size > t->confirmed_length && ftruncate(t->fd, t->confirmed_length) < 0)
+        e = errno;
+    if (e != 0)
+        return outrider__fail_errno(err, e, "cannot repair the event log '%s'", path);
     t->needs_cut = false;
     return 0;
 }

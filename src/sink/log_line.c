@@ -49,9 +49,12 @@ static int parse_headers(struct bytes value, struct arena *arena, struct log_lin
     if (outrider__json_members_begin(&m, value) < 0)
         return -1;
     l->headers = value;
-    while (outrider__json_members_next(&m, &name, &header) > 0)
-        if (bytes_eq_str(name, "event-id") && parse_string(header, arena, &l->event_id) < 0)
+    while (outrider__json_members_next(&m, &name, &header) > 0) {
+        /* {"base64":...}: an id that is not text is none. */
+        bool is_id = bytes_eq_str(name, "event-id") && header.data[0] != '{';
+        if (is_id && parse_string(header, arena, &l->event_id) < 0)
             return -1;
+    }
     return 0;
 }
 

@@ -310,7 +310,7 @@ int outrider__log_reader_next(struct log_reader *r, struct bytes *ret_line,
 {
     bool is_drained = false;
     for (;;) {
-        struct bytes line;
+        struct bytes line = BYTES_NULL;
         int n = r->fd < 0 ? 0 : take_line(r, &line, err);
         if (n < 0)
             return -1;

@@ -40,7 +40,7 @@ static size_t null_submit(struct sink *s, struct delivery **d, size_t n, struct 
     size_t room = NULL_HELD - k->n;
     size_t take = n < room ? n : room;
     if (take > 0) {
-        memcpy(k->held + k->n, d, take * sizeof *d);
+        memcpy(k->held + k->n, d, take * sizeof(struct delivery *));
         k->n += take;
         s->wake_us = now.mono_us;
     }
@@ -64,7 +64,7 @@ static int null_poll(struct sink *s, struct instant now, struct outrider_error *
         s->settled(s->settled_ctx, k->held[i], SINK_DELIVERED, NULL);
     k->n -= n;
     if (k->n > 0)
-        memmove(k->held, k->held + n, k->n * sizeof *k->held);
+        memmove(k->held, k->held + n, k->n * sizeof(struct delivery *));
     else
         s->wake_us = CLOCK_NEVER;
     return 0;

@@ -41,7 +41,7 @@ struct sink_fixture {
     bool refuses_empty_topic;
 };
 
-int sink_contract_run(const char *name, const struct sink_fixture *f);
+int sink_contract_run(const char *name, struct sink_fixture *f);
 
 /* One line's worth of what the rig knows of a delivery. */
 struct told {
@@ -84,6 +84,9 @@ void rig_deliver(struct rig *r, const char *topic, const char *key, const char *
 void rig_read_back(struct rig *r);
 /* Reads a file of lines in the event log's form. */
 void rig_read_lines(FILE *in, void (*add)(void *ctx, json_t *line), void *ctx);
+
+/* Reads a topic of an event log and checks that its offsets are 0, 1, 2, ...; how many. */
+size_t count_log_lines(const char *root, const char *topic);
 
 /* A temporary directory, and its removal with everything in it. */
 void make_temp_dir(char *ret_path, size_t size);

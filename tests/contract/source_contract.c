@@ -1,103 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "contract/source_contract.h"
 
-#include <inttypes.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
 #define HOUR_US 3600000000LL
 #define DAY_US (24 * HOUR_US)
-
-/* The harness. */
-
-void harness_init(struct harness *h, const struct source_fixture *f)
-{
-    *h = (struct harness){.fixture = f};
-    f->set_up(h->url, sizeof h->url);
-    h->config = (struct pipeline_config){
-        .name = "default",
-        .source = {.url = h->url,
-                   .poll_interval_us = 20000,
-                   .batch = HARNESS_BATCH,
-                   .batch_bytes = 1 << 20,
-                   .max_payload = 1 << 20,
-                   .connect_timeout_us = 2000000},
-        .retry = {.max_attempts = 6, .on_dead = ON_DEAD_SKIP},
-        .cleanup = {.retention_us = DAY_US, .batch = 10},
-        .ordered = true,
-        .sink_identity = "null:",
-    };
-    assert_int_equal(outrider__batch_init(&h->batch, HARNESS_BATCH, 1 << 20, NULL), 0);
-    assert_int_equal(outrider__batch_init(&h->parked, HARNESS_BATCH, 1 << 20, NULL), 0);
-}
-
-void harness_release(struct harness *h)
-{
-    harness_close(h);
-    outrider__batch_release(&h->batch);
-    outrider__batch_release(&h->parked);
-    if (h->fixture != NULL)
-        h->fixture->tear_down();
-    h->fixture = NULL;
-}
-
-void harness_close(struct harness *h)
-{
-    if (h->source == NULL)
-        return;
-    h->source->ops->close(h->source);
-    free(h->source);
-    h->source = NULL;
-}
-
-int harness_open(struct harness *h, struct outrider_error *err)
-{
-    h->source = calloc(1, h->fixture->ops->size);
-    assert_non_null(h->source);
-    h->source->ops = h->fixture->ops;
-    h->source->parked_due_us = h->source->wake_us = CLOCK_NEVER;
-    if (h->source->ops->open(h->source, &h->config, outrider__clock_now(), err) == 0)
-        return 0;
-    harness_close(h);
-    return -1;
-}
-
-/* Waits as the engine would, but never longer than a moment: tests have conditions to look at. */
-static void wait_a_moment(struct source *s)
-{
-    struct pollfd fds[4];
-    int n = s->ops->fds(s, fds, 4);
-    int64_t left_us = s->wake_us - outrider__clock_now().mono_us;
-    int ms = left_us <= 0 ? 0 : left_us > 20000 ? 20 : (int)(left_us / 1000) + 1;
-    (void)poll(fds, (nfds_t)n, ms);
-}
-
-static struct source_op *poll_once(struct harness *h)
-{
-    struct outrider_error err = {0};
-    struct source_op *done;
-    if (h->source->ops->poll(h->source, outrider__clock_now(), &done, &err) < 0)
-        fail_msg("poll: %s", err.message);
-    return done;
-}
-
-void harness_wait(struct harness *h, bool (*holds)(const struct source *s))
-{
-    int64_t deadline = outrider__clock_now().mono_us + HARNESS_TIMEOUT_US;
-    for (;;) {
-        assert_null(poll_once(h));
-        if (holds(h->source))
-            return;
-        if (outrider__clock_now().mono_us > deadline)
-            fail_msg("waited for %s in vain", h->source->description);
-        wait_a_moment(h->source);
-    }
-}
 
 static bool is_active(const struct source *s)
 {
@@ -109,119 +20,11 @@ static bool is_ready(const struct source *s)
     return s->ready;
 }
 
-void harness_activate(struct harness *h)
-{
-    struct outrider_error err = {0};
-    if (harness_open(h, &err) < 0)
-        fail_msg("open: %s", err.message);
-    harness_wait(h, is_active);
-}
-
-int harness_do(struct harness *h, struct source_op *op, struct outrider_error *err)
-{
-    struct source *s = h->source;
-    struct source_op *done = NULL;
-    int64_t deadline = outrider__clock_now().mono_us + HARNESS_TIMEOUT_US;
-    if (s->ops->start(s, op, err) < 0)
-        return -1;
-    for (;;) {
-        if (s->ops->poll(s, outrider__clock_now(), &done, err) < 0)
-            return -1;
-        if (done != NULL)
-            break;
-        if (outrider__clock_now().mono_us > deadline)
-            fail_msg("operation %d of %s never ended", op->kind, s->description);
-        wait_a_moment(s);
-    }
-    assert_ptr_equal(done, op);
-    return 0;
-}
-
-static void must_do(struct harness *h, struct source_op *op)
-{
-    struct outrider_error err = {0};
-    if (harness_do(h, op, &err) < 0)
-        fail_msg("operation %d: %s", op->kind, err.message);
-}
-
-size_t harness_fetch(struct harness *h)
-{
-    outrider__batch_reset(&h->batch);
-    must_do(h, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->batch});
-    return h->batch.n;
-}
-
-size_t harness_fetch_parked(struct harness *h, int64_t now_wall_us)
-{
-    outrider__batch_reset(&h->parked);
-    must_do(h, &(struct source_op){
-                   .kind = SOURCE_FETCH_PARKED, .batch = &h->parked, .now_wall_us = now_wall_us});
-    return h->parked.n;
-}
-
-void harness_decide(struct event *e, enum outcome outcome, int64_t next_attempt_us)
-{
-    e->outcome = outcome;
-    e->next_attempt_us = next_attempt_us;
-    if (outcome != OUTCOME_PARKED && outcome != OUTCOME_DEAD)
-        return;
-    e->attempts++;
-    e->failure = outrider__arena_alloc(&e->batch->arena, sizeof *e->failure);
-    assert_non_null(e->failure);
-    (void)outrider__fail(e->failure, OUTRIDER_REJECTED, OUTRIDER_RETRY, "no, try %u", e->attempts);
-    outrider__error_origin(e->failure, "E42");
-}
-
 static void settle_as_is(struct harness *h, struct batch *b)
 {
-    must_do(h, &(struct source_op){.kind = SOURCE_SETTLE,
-                                   .batch = b,
-                                   .now_wall_us = outrider__clock_now().wall_us});
-}
-
-void harness_settle(struct harness *h, struct batch *b, enum outcome outcome)
-{
-    if (outcome != OUTCOME_PENDING) {
-        for (size_t i = 0; i < b->n; i++)
-            harness_decide(&b->events[i], outcome, 0);
-        b->n_settle = b->n;
-    }
-    settle_as_is(h, b);
-}
-
-static void insert(struct harness *h, size_t n, const char *const *keys, size_t n_keys, bool commit)
-{
-    for (size_t i = 0; i < n; i++) {
-        char payload[32];
-        struct outrider_event e = OUTRIDER_EVENT_INIT;
-        e.aggregate_type = "order";
-        e.aggregate_id = keys[i % n_keys];
-        e.event_type = "OrderChanged";
-        e.payload = payload;
-        e.payload_len = (size_t)snprintf(payload, sizeof payload, "{\"n\":%" PRIu64 "}",
-                                         commit ? h->n_inserted++ : UINT64_MAX);
-        h->fixture->insert(&e, 1);
-    }
-    h->fixture->finish(commit);
-}
-
-void harness_insert_many(struct harness *h, size_t n, const char *const *keys, size_t n_keys)
-{
-    insert(h, n, keys, n_keys, true);
-}
-
-void harness_insert(struct harness *h, const char *key)
-{
-    insert(h, 1, &key, 1, true);
-}
-
-uint64_t harness_number(const struct event *e)
-{
-    uint64_t n = 0;
-    assert_true(e->payload.len > 5 && memcmp(e->payload.data, "{\"n\":", 5) == 0);
-    for (size_t i = 5; i < e->payload.len && e->payload.data[i] != '}'; i++)
-        n = n * 10 + (uint64_t)(e->payload.data[i] - '0');
-    return n;
+    harness_must_do(h, &(struct source_op){.kind = SOURCE_SETTLE,
+                                           .batch = b,
+                                           .now_wall_us = outrider__clock_now().wall_us});
 }
 
 static void assert_numbers(const struct batch *b, const uint64_t *numbers, size_t n)
@@ -234,8 +37,6 @@ static void assert_numbers(const struct batch *b, const uint64_t *numbers, size_
 #define ASSERT_NUMBERS(b, ...)                         \
     assert_numbers(b, (const uint64_t[]){__VA_ARGS__}, \
                    sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
-
-/* The tests. */
 
 static const struct source_fixture *fixture;
 
@@ -290,7 +91,7 @@ static void a_rolled_back_event_is_never_returned(void **state)
     const char *key = "a";
     harness_activate(h);
     harness_insert(h, "a");
-    insert(h, 3, &key, 1, false);
+    harness_write(h, 3, &key, 1, false);
     harness_insert(h, "a");
     harness_fetch(h);
     ASSERT_NUMBERS(&h->batch, 0, 1);
@@ -347,7 +148,7 @@ static void fetching_runs_ahead_of_settling(void **state)
     harness_insert(h, "a");
     assert_int_equal(harness_fetch(h), 1);
     harness_insert(h, "a");
-    must_do(h, &(struct source_op){.kind = SOURCE_FETCH, .batch = &second});
+    harness_must_do(h, &(struct source_op){.kind = SOURCE_FETCH, .batch = &second});
     ASSERT_NUMBERS(&second, 1);
     harness_settle(h, &h->batch, OUTCOME_DELIVERED);
     harness_close(h); /* the second batch was never settled */
@@ -423,11 +224,11 @@ static void operations_complete_in_the_order_in_which_they_were_started(void **s
     size_t n = 0;
     int64_t deadline = outrider__clock_now().mono_us + HARNESS_TIMEOUT_US;
     while (n < 4 && outrider__clock_now().mono_us < deadline) {
-        struct source_op *done = poll_once(h);
+        struct source_op *done = harness_poll(h);
         if (done != NULL)
             assert_ptr_equal(done, &ops[n++]);
         else
-            wait_a_moment(s);
+            harness_pause(h);
     }
     assert_int_equal(n, 4);
 }
@@ -461,9 +262,9 @@ static void a_second_relay_stands_by_until_the_first_one_ends(void **state)
     harness_activate(h);
     assert_int_equal(harness_open(&second, &err), 0);
     for (int i = 0; i < 3; i++) {
-        assert_null(poll_once(&second));
+        assert_null(harness_poll(&second));
         assert_false(second.source->active);
-        wait_a_moment(second.source);
+        harness_pause(&second);
     }
     assert_true(strlen(second.source->waiting_for) > 0);
     struct source_op op = {.kind = SOURCE_FETCH, .batch = &h->batch};
@@ -472,7 +273,7 @@ static void a_second_relay_stands_by_until_the_first_one_ends(void **state)
     harness_close(h);
     harness_wait(&second, is_active);
     outrider__batch_reset(&h->batch);
-    must_do(&second, &op);
+    harness_must_do(&second, &op);
     ASSERT_NUMBERS(&h->batch, 0);
     harness_close(&second);
 }
@@ -489,7 +290,7 @@ static void pipelines_of_other_names_have_cursors_of_their_own(void **state)
     harness_settle(h, &h->batch, OUTCOME_DELIVERED);
     harness_activate(&other);
     outrider__batch_reset(&h->parked);
-    must_do(&other, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->parked});
+    harness_must_do(&other, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->parked});
     ASSERT_NUMBERS(&h->parked, 0);
     harness_close(&other);
 }
@@ -642,6 +443,44 @@ an_event_that_must_queue_behind_a_lane_that_is_empty_by_then_is_due_at_once(void
 }
 
 /* (8) */
+static void parked_rows_outlive_a_change_of_ordered(void **state)
+{
+    struct harness *h = *state;
+    harness_activate(h);
+    park_lane(h, "a", 2, 1000);
+    harness_close(h);
+    h->config.ordered = false;
+    harness_activate(h);
+    assert_int_equal(harness_fetch_parked(h, 1000), 2);
+    harness_decide(&h->parked.events[0], OUTCOME_PARKED, 2000);
+    harness_decide(&h->parked.events[1], OUTCOME_PARKED, 3000);
+    h->parked.n_settle = 2;
+    settle_as_is(h, &h->parked);
+    assert_int_equal(h->source->parked_due_us, 2000);
+    harness_fetch_parked(h, 2000);
+    ASSERT_NUMBERS(&h->parked, 0, 1);
+    harness_settle(h, &h->parked, OUTCOME_DELIVERED);
+    assert_int_equal(h->fixture->count_parked(NULL), 0);
+}
+
+/* (8) */
+static void without_order_parked_events_of_a_key_do_not_wait_for_each_other(void **state)
+{
+    struct harness *h = *state;
+    h->config.ordered = false;
+    harness_activate(h);
+    harness_insert(h, "a");
+    harness_insert(h, "a");
+    assert_int_equal(harness_fetch(h), 2);
+    harness_decide(&h->batch.events[0], OUTCOME_PARKED, 5000);
+    harness_decide(&h->batch.events[1], OUTCOME_PARKED, 1000);
+    h->batch.n_settle = 2;
+    settle_as_is(h, &h->batch);
+    harness_fetch_parked(h, 1000);
+    ASSERT_NUMBERS(&h->parked, 1);
+}
+
+/* (8) */
 static void an_event_parked_behind_a_parked_one_waits_for_it(void **state)
 {
     struct harness *h = *state;
@@ -710,12 +549,12 @@ static void the_mark_is_reached_when_all_that_was_committed_is_fetched(void **st
     struct harness *h = *state;
     static const char *const keys[] = {"a", "b"};
     harness_activate(h);
-    must_do(h, &(struct source_op){.kind = SOURCE_MARK});
+    harness_must_do(h, &(struct source_op){.kind = SOURCE_MARK});
     assert_true(h->source->mark_reached);
     harness_close(h);
     harness_insert_many(h, HARNESS_BATCH + 1, keys, 2);
     harness_activate(h);
-    must_do(h, &(struct source_op){.kind = SOURCE_MARK});
+    harness_must_do(h, &(struct source_op){.kind = SOURCE_MARK});
     assert_false(h->source->mark_reached);
     assert_true(h->source->ready);
     harness_insert(h, "a"); /* after the mark: need not be waited for */
@@ -742,7 +581,7 @@ static void an_empty_outbox_is_no_error(void **state)
 static uint64_t clean_up(struct harness *h, bool *ret_more)
 {
     struct source_op op = {.kind = SOURCE_CLEANUP, .now_wall_us = outrider__clock_now().wall_us};
-    must_do(h, &op);
+    harness_must_do(h, &op);
     *ret_more = op.more;
     return op.removed;
 }
@@ -792,7 +631,7 @@ static void clean_up_never_removes_what_is_not_settled(void **state)
     while (more)
         assert_int_equal(clean_up(h, &more), 0); /* the other pipeline has settled nothing */
     outrider__batch_reset(&h->parked);
-    must_do(&other, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->parked});
+    harness_must_do(&other, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->parked});
     ASSERT_NUMBERS(&h->parked, 0, 1, 2, 3, 4, 5, 6, 7);
     harness_close(&other);
 }
@@ -920,8 +759,8 @@ static void a_replay_reads_from_a_point_and_leaves_no_trace(void **state)
     replay.config.replay_from_seq = from;
     harness_activate(&replay); /* beside the relay that is active */
     outrider__batch_reset(&h->parked);
-    must_do(&replay, &(struct source_op){.kind = SOURCE_MARK});
-    must_do(&replay, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->parked});
+    harness_must_do(&replay, &(struct source_op){.kind = SOURCE_MARK});
+    harness_must_do(&replay, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->parked});
     ASSERT_NUMBERS(&h->parked, 2, 3, 4);
     assert_true(replay.source->mark_reached);
     for (size_t i = 0; i < 3; i++)
@@ -943,7 +782,7 @@ static void a_replay_reads_from_a_time(void **state)
     h->config.replay = true;
     h->config.replay_since_us = outrider__clock_now().wall_us - HOUR_US;
     harness_activate(h);
-    must_do(h, &(struct source_op){.kind = SOURCE_MARK});
+    harness_must_do(h, &(struct source_op){.kind = SOURCE_MARK});
     harness_fetch(h);
     ASSERT_NUMBERS(&h->batch, 3, 4);
     assert_true(h->source->mark_reached);
@@ -973,6 +812,8 @@ int source_contract_run(const char *name, const struct source_fixture *f)
         T(when_the_first_of_a_lane_leaves_the_next_is_due_at_once),
         T(a_parked_event_that_dies_under_block_keeps_its_lane),
         T(an_event_that_must_queue_behind_a_lane_that_is_empty_by_then_is_due_at_once),
+        T(parked_rows_outlive_a_change_of_ordered),
+        T(without_order_parked_events_of_a_key_do_not_wait_for_each_other),
         T(an_event_parked_behind_a_parked_one_waits_for_it),
         T(a_long_lane_keeps_its_order_over_many_batches_and_others_get_their_turn),
         T(parked_rows_survive_a_restart),

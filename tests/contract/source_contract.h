@@ -3,76 +3,12 @@
  * The contract of core/source.h as tests, which every source has to pass. A
  * source's own test program fills in a fixture and calls
  * source_contract_run(); numbers in the tests are those of the contract.
- *
- * The harness (one open source, driven as the engine drives it) also serves
- * the sources' own tests.
  */
 #ifndef TESTS_SOURCE_CONTRACT_H
 #define TESTS_SOURCE_CONTRACT_H
 
-#include "core/config.h"
-#include "core/source.h"
-#include "outrider/event.h"
-
-/* How an application, an operator and an enemy get at the database. */
-struct source_fixture {
-    const struct source_ops *ops;
-    /* A fresh database with an empty outbox; fills url. */
-    void (*set_up)(char *ret_url, size_t size);
-    void (*tear_down)(void);
-    /* Inserts in a transaction that stays open until finish(). */
-    void (*insert)(const struct outrider_event *events, size_t n);
-    void (*finish)(bool commit);
-    /* Rows in the outbox; parked rows of a state (NULL: any). */
-    int64_t (*count_outbox)(void);
-    int64_t (*count_parked)(const char *state);
-    /* Makes all rows of the outbox look as old as this. */
-    void (*age_outbox)(int64_t age_us);
-    /* What a relay on another machine does when it takes the pipeline over. */
-    void (*take_over)(const char *pipeline);
-    /* A URL with which open() fails. */
-    const char *bad_url;
-};
+#include "support/source_harness.h"
 
 int source_contract_run(const char *name, const struct source_fixture *f);
-
-#define HARNESS_TIMEOUT_US 20000000
-#define HARNESS_BATCH 64
-
-struct harness {
-    const struct source_fixture *fixture;
-    struct pipeline_config config;
-    char url[1024];
-    struct source *source; /* NULL: closed */
-    struct batch batch, parked;
-    uint64_t n_inserted;
-};
-
-void harness_init(struct harness *h, const struct source_fixture *f);
-void harness_release(struct harness *h);
-/* open() alone; on failure the source is closed again. */
-int harness_open(struct harness *h, struct outrider_error *err);
-/* open(), and polls until it is active. */
-void harness_activate(struct harness *h);
-void harness_close(struct harness *h);
-/* Polls until the condition of the source holds; fails the test after a time limit. */
-void harness_wait(struct harness *h, bool (*holds)(const struct source *s));
-/* Starts an operation and polls until it is given back, or poll() fails. */
-int harness_do(struct harness *h, struct source_op *op, struct outrider_error *err);
-
-/* Operations that must succeed. fetch* reset their batch first; settle gives
- * the whole batch the outcome, unless it is OUTCOME_PENDING: then events have
- * theirs already, and n_settle is set. */
-size_t harness_fetch(struct harness *h);
-size_t harness_fetch_parked(struct harness *h, int64_t now_wall_us);
-void harness_settle(struct harness *h, struct batch *b, enum outcome outcome);
-/* Gives one event an outcome; PARKED and DEAD get a failure and, PARKED, a time. */
-void harness_decide(struct event *e, enum outcome outcome, int64_t next_attempt_us);
-
-/* Inserts one event with this key and payload {"n":N}, N counting up, and commits. */
-void harness_insert(struct harness *h, const char *key);
-void harness_insert_many(struct harness *h, size_t n, const char *const *keys, size_t n_keys);
-/* The N of an event's payload. */
-uint64_t harness_number(const struct event *e);
 
 #endif

@@ -73,7 +73,7 @@ static void heal_it(void)
 
 int main(void)
 {
-    static const struct sink_fixture fixture = {
+    static struct sink_fixture fixture = {
         .ops = &outrider__sink_file,
         .set_up = set_up,
         .tear_down = tear_down,

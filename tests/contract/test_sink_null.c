@@ -13,7 +13,7 @@ static void tear_down(void)
 
 int main(void)
 {
-    static const struct sink_fixture fixture = {
+    static struct sink_fixture fixture = {
         .ops = &outrider__sink_null,
         .set_up = set_up,
         .tear_down = tear_down,

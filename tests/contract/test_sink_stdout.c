@@ -57,7 +57,7 @@ static void a_full_pipe_blocks_neither_submit_nor_close(void **state)
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     redirect(ends[1]);
     assert_int_equal(rig_open(&r, &err), 0);
-    struct delivery **list = calloc(RIG_MAX, sizeof *list);
+    struct delivery **list = calloc(RIG_MAX, sizeof(struct delivery *));
     for (size_t i = 0; i < RIG_MAX; i++)
         list[i] = rig_add(&r, "t", "k", BYTES_LIT("{\"n\":1}"));
     size_t done = 0, took;
@@ -138,9 +138,9 @@ static void a_line_torn_by_a_full_disk_is_completed(void **state)
     rig_release(&r);
 }
 
-static int run_own(const struct sink_fixture *f)
+static int run_own(struct sink_fixture *f)
 {
-    void *state = (void *)(uintptr_t)f;
+    void *state = f;
     const struct CMUnitTest sink_stdout[] = {
         cmocka_unit_test_prestate(a_full_pipe_blocks_neither_submit_nor_close, state),
         cmocka_unit_test_prestate(a_closed_pipe_stops_the_pipeline, state),
@@ -151,7 +151,7 @@ static int run_own(const struct sink_fixture *f)
 
 int main(void)
 {
-    static const struct sink_fixture fixture = {
+    static struct sink_fixture fixture = {
         .ops = &outrider__sink_stdout,
         .set_up = set_up,
         .tear_down = tear_down,

@@ -107,7 +107,7 @@ class Background:
             return None
         return wait_until(seen, "log line with %r in\n%s" % (text, self.err()))
 
-    def signal(self, number):
+    def send(self, number):
         self.process.send_signal(number)
 
     def join(self, deadline=DEADLINE):
@@ -119,7 +119,7 @@ class Background:
     def stop(self, number=signal.SIGTERM):
         """Ends it in order; returns the exit code."""
         if self.is_running():
-            self.signal(number)
+            self.send(number)
         return self.join()
 
     def kill(self):

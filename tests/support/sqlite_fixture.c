@@ -64,5 +64,5 @@ const char *sqlite_text(sqlite3 *db, const char *sql)
 
 int64_t sqlite_value(sqlite3 *db, const char *sql)
 {
-    return atoll(sqlite_text(db, sql));
+    return strtoll(sqlite_text(db, sql), NULL, 10);
 }

@@ -18,7 +18,7 @@
 static int parse(const char *line, struct args *ret, struct outrider_error *err)
 {
     static char copy[512];
-    char *argv[MAX_WORDS], *save = NULL;
+    char *argv[MAX_WORDS] = {NULL}, *save = NULL;
     int n = 0;
     snprintf(copy, sizeof(copy), "%s", line);
     for (char *w = strtok_r(copy, " ", &save); w && n < MAX_WORDS; w = strtok_r(NULL, " ", &save))

@@ -132,7 +132,7 @@ static void no_two_options_share_a_field_or_a_name(void **state)
             assert_string_not_equal(options[i].name, options[j].name);
         }
         struct bytes name = bytes_str(options[i].name);
-        const char *dot = strchr(name.data, '.');
+        const char *dot = strchr(options[i].name, '.');
         if (dot != NULL)
             assert_true(
                 outrider__option_is_section(bytes_of(name.data, (size_t)(dot - name.data))));
@@ -434,7 +434,7 @@ static void what_does_not_fit_together_is_refused(void **state)
         must_set(f, cases[i].name, cases[i].value);
         int r = outrider__config_check(&f->config, &f->err);
         assert_int_equal(r, cases[i].part == NULL ? 0 : -1);
-        if (r < 0 && strstr(f->err.message, cases[i].part) == NULL)
+        if (cases[i].part != NULL && strstr(f->err.message, cases[i].part) == NULL)
             fail_msg("%s", f->err.message);
     }
     f->config = good;

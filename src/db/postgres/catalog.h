@@ -57,7 +57,7 @@ struct pg_catalog {
 
 /* The statement that reads all this has one argument, the table's name as the
  * user wrote it; read() takes its single row. */
-extern const char outrider__pg_catalog_sql[];
+extern const char *const outrider__pg_catalog_sql;
 void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const char *asked);
 
 /* The fingerprint alone: argument 1 is the table's oid, 2 the sequence's. */

@@ -62,6 +62,10 @@ int outrider__pg_parked_settle(struct pg_parked *p, struct pg_conn *c, const str
                                size_t n, bool is_parked, int64_t now_us,
                                struct outrider_error *err);
 
+/* Adds: mends every lane, where on_dead is another than before. */
+int outrider__pg_parked_add_mend(struct pg_parked *p, struct pg_conn *c, int64_t now_us,
+                                 struct outrider_error *err);
+
 /* Adds: when is the next lane due? Result: one row, one timestamptz or NULL. */
 int outrider__pg_parked_add_due(struct pg_parked *p, struct pg_conn *c, struct outrider_error *err);
 int64_t outrider__pg_parked_due_us(const PGresult *r);

@@ -10,6 +10,7 @@
 
 #include "base/strbuf.h"
 #include "core/event.h"
+#include "outrider/event.h"
 
 #define PG_BOOL 16
 #define PG_BYTEA 17
@@ -20,6 +21,7 @@
 #define PG_OID 26
 #define PG_TID 27
 #define PG_JSON 114
+#define PG_TEXT_ARRAY 1009
 #define PG_BPCHAR 1042
 #define PG_VARCHAR 1043
 #define PG_TIMESTAMP 1114

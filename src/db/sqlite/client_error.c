@@ -48,6 +48,13 @@ static const struct {
 int outrider__sqlite_fail(struct outrider_error *err, sqlite3 *db, int rc, const char *what)
 {
     const char *said = db != NULL ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+    if (rc == SQLITE_READONLY_DBMOVED) {
+        (void)outrider__fail(err, OUTRIDER_DB, OUTRIDER_RETRY,
+                             "%s: %s: the file was removed or replaced by another one",
+                             outrider__sqlite_name(db), what);
+        outrider__error_origin(err, "SQLITE_READONLY");
+        return -1;
+    }
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
         if (causes[i].rc != (rc & 0xff))
             continue;

@@ -56,10 +56,10 @@ static int check_file(const char *path, struct outrider_error *err)
     if (!S_ISREG(st.st_mode))
         return outrider__fail(err, OUTRIDER_NOT_A_DATABASE, OUTRIDER_STOP,
                               "%s is not a file, so it is no SQLite database", path);
-    if (access(path, R_OK) < 0)
+    if (euidaccess(path, R_OK) < 0)
         return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
                               "%s cannot be read by this user; check its permissions", path);
-    if (access(path, W_OK) < 0)
+    if (euidaccess(path, W_OK) < 0)
         return outrider__fail(err, OUTRIDER_DB_READONLY, OUTRIDER_STOP,
                               "%s cannot be written by this user, and progress is kept in it; "
                               "check its permissions",
@@ -74,7 +74,7 @@ static int check_directory(const char *real, struct outrider_error *err)
     if (dir == NULL)
         return outrider__fail_nomem(err);
     int rc = 0;
-    if (access(dir, W_OK) < 0)
+    if (euidaccess(dir, W_OK) < 0)
         rc = outrider__fail(err, OUTRIDER_DB_READONLY, OUTRIDER_STOP,
                             "the directory of %s cannot be written by this user, and SQLite keeps "
                             "its -wal file there; check its permissions",

@@ -53,9 +53,13 @@ struct row_clock {
     int64_t us;
 };
 
-/* Adds the row that the statement stands on to the batch, which has room. */
-int outrider__sqlite_row(sqlite3_stmt *st, struct batch *b, size_t max_payload,
+/* Adds the row with these EVENT_COLUMNS to the batch, which has room. */
+int outrider__sqlite_row(sqlite3_value **v, struct batch *b, size_t max_payload,
                          struct row_clock *clock, struct event **ret_event,
                          struct outrider_error *err);
+/* The same for the row that a statement stands on. */
+int outrider__sqlite_row_of(sqlite3_stmt *st, struct batch *b, size_t max_payload,
+                            struct row_clock *clock, struct event **ret_event,
+                            struct outrider_error *err);
 
 #endif

@@ -53,12 +53,12 @@ static int parse_time(const char *text, size_t len, struct row_clock *clock, int
 }
 
 /* 0, or -1 where the text is no time. NULL leaves *ret_us alone. */
-static int column_time(sqlite3_stmt *st, int column, struct row_clock *clock, int64_t *ret_us)
+static inline int value_time(sqlite3_value *v, struct row_clock *clock, int64_t *ret_us)
 {
-    const char *text = (const char *)sqlite3_column_text(st, column);
+    const char *text = (const char *)sqlite3_value_text(v);
     if (text == NULL)
         return 0;
-    return parse_time(text, (size_t)sqlite3_column_bytes(st, column), clock, ret_us);
+    return parse_time(text, (size_t)sqlite3_value_bytes(v), clock, ret_us);
 }
 
 static int malformed(struct event *e, struct batch *b, const char *what, struct outrider_error *err)
@@ -76,10 +76,12 @@ static int malformed(struct event *e, struct batch *b, const char *what, struct 
 /* What only a table that an application made by itself can hold. */
 static int mend(struct event *e, struct batch *b, struct outrider_error *err)
 {
-    struct bytes *const fields[] = {&e->aggregate_type, &e->aggregate_id, &e->event_type};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (bytes_is_null(*fields[i]))
-            *fields[i] = BYTES_LIT("");
+    if (bytes_is_null(e->aggregate_type))
+        e->aggregate_type = BYTES_LIT("");
+    if (bytes_is_null(e->aggregate_id))
+        e->aggregate_id = BYTES_LIT("");
+    if (bytes_is_null(e->event_type))
+        e->event_type = BYTES_LIT("");
     if (e->id.len == 0) {
         char *id = outrider__arena_alloc(&b->arena, 32);
         if (id == NULL)
@@ -90,22 +92,22 @@ static int mend(struct event *e, struct batch *b, struct outrider_error *err)
 }
 
 /* Never as blob: in a database with `PRAGMA encoding` UTF-16 that is other bytes. */
-static inline struct bytes column_text(sqlite3_stmt *st, int column)
+static inline struct bytes value_text(sqlite3_value *v)
 {
-    const char *text = (const char *)sqlite3_column_text(st, column);
-    return text != NULL ? bytes_of(text, (size_t)sqlite3_column_bytes(st, column)) : BYTES_NULL;
+    const char *text = (const char *)sqlite3_value_text(v);
+    return text != NULL ? bytes_of(text, (size_t)sqlite3_value_bytes(v)) : BYTES_NULL;
 }
 
-static inline struct bytes column_payload(sqlite3_stmt *st)
+static inline struct bytes value_payload(sqlite3_value *v)
 {
-    if (sqlite3_column_type(st, COLUMN_PAYLOAD) != SQLITE_BLOB)
-        return column_text(st, COLUMN_PAYLOAD);
-    const char *data = sqlite3_column_blob(st, COLUMN_PAYLOAD);
-    return bytes_of(data != NULL ? data : "", (size_t)sqlite3_column_bytes(st, COLUMN_PAYLOAD));
+    if (sqlite3_value_type(v) != SQLITE_BLOB)
+        return value_text(v);
+    const char *data = sqlite3_value_blob(v);
+    return bytes_of(data != NULL ? data : "", (size_t)sqlite3_value_bytes(v));
 }
 
-static int copy_bytes(sqlite3_stmt *st, struct event *e, struct batch *b, size_t max_payload,
-                      struct outrider_error *err)
+static inline int copy_bytes(sqlite3_value **v, struct event *e, struct batch *b,
+                             size_t max_payload, struct outrider_error *err)
 {
     struct bytes *const to[N_BYTES] = {&e->id,         &e->aggregate_type, &e->aggregate_id,
                                        &e->event_type, &e->payload,        &e->headers,
@@ -113,7 +115,7 @@ static int copy_bytes(sqlite3_stmt *st, struct event *e, struct batch *b, size_t
     struct bytes from[N_BYTES];
     size_t total = 0;
     for (int i = 0; i < N_BYTES; i++) {
-        from[i] = i == C_PAYLOAD ? column_payload(st) : column_text(st, i + 1);
+        from[i] = i == C_PAYLOAD ? value_payload(v[COLUMN_PAYLOAD]) : value_text(v[i + 1]);
         total += from[i].len + 1;
     }
     e->payload_len = from[C_PAYLOAD].len;
@@ -136,24 +138,24 @@ static int copy_bytes(sqlite3_stmt *st, struct event *e, struct batch *b, size_t
     return 0;
 }
 
-int outrider__sqlite_row(sqlite3_stmt *st, struct batch *b, size_t max_payload,
+int outrider__sqlite_row(sqlite3_value **v, struct batch *b, size_t max_payload,
                          struct row_clock *clock, struct event **ret_event,
                          struct outrider_error *err)
 {
     struct event *e = outrider__batch_slot(b);
     if (e == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "the batch is full");
-    e->seq = e->row = sqlite3_column_int64(st, 0);
-    if (copy_bytes(st, e, b, max_payload, err) < 0)
+    e->seq = e->row = sqlite3_value_int64(v[0]);
+    if (copy_bytes(v, e, b, max_payload, err) < 0)
         return -1;
-    if (sqlite3_column_type(st, COLUMN_PARTITION) != SQLITE_NULL) {
-        int64_t partition = sqlite3_column_int64(st, COLUMN_PARTITION);
+    if (sqlite3_value_type(v[COLUMN_PARTITION]) != SQLITE_NULL) {
+        int64_t partition = sqlite3_value_int64(v[COLUMN_PARTITION]);
         e->partition = partition < 0 || partition > INT32_MAX ? -1 : (int32_t)partition;
     }
-    int bad_time = column_time(st, COLUMN_CREATED_AT, clock, &e->created_at_us);
+    int bad_time = value_time(v[COLUMN_CREATED_AT], clock, &e->created_at_us);
     e->occurred_at_us = e->created_at_us;
-    bad_time |= column_time(st, COLUMN_OCCURRED_AT, clock, &e->occurred_at_us);
-    bad_time |= column_time(st, COLUMN_EXPIRES_AT, clock, &e->expires_at_us);
+    bad_time |= value_time(v[COLUMN_OCCURRED_AT], clock, &e->occurred_at_us);
+    bad_time |= value_time(v[COLUMN_EXPIRES_AT], clock, &e->expires_at_us);
     b->n++;
     *ret_event = e;
     if (e->id.len == 0 || bytes_is_null(e->aggregate_type) || bytes_is_null(e->aggregate_id) ||
@@ -162,4 +164,14 @@ int outrider__sqlite_row(sqlite3_stmt *st, struct batch *b, size_t max_payload,
     if (bad_time != 0)
         return malformed(e, b, "occurred_at, created_at or expires_at is not a time", err);
     return 0;
+}
+
+int outrider__sqlite_row_of(sqlite3_stmt *st, struct batch *b, size_t max_payload,
+                            struct row_clock *clock, struct event **ret_event,
+                            struct outrider_error *err)
+{
+    sqlite3_value *v[EVENT_COLUMN_COUNT];
+    for (int i = 0; i < EVENT_COLUMN_COUNT; i++)
+        v[i] = sqlite3_column_value(st, i);
+    return outrider__sqlite_row(v, b, max_payload, clock, ret_event, err);
 }

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Version 1. @PAYLOAD@ is one of three column definitions (client_schema.c).
+-- Version 1 of the outbox and its companions.
 --
 -- seq is AUTOINCREMENT because a plain rowid is reused after a delete, and the
 -- cursor would pass over the new row. Constraints are named: their names tell

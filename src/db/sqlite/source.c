@@ -32,10 +32,14 @@ static const char *const statements[ST_COUNT][2] = {
     [ST_BEGIN] = {"BEGIN"},
     [ST_BEGIN_IMMEDIATE] = {"BEGIN IMMEDIATE"},
     [ST_COMMIT] = {"COMMIT"},
-    [ST_FETCH] = {"SELECT " EVENT_COLUMNS " FROM outbox WHERE seq >= ?1 ORDER BY seq"},
+    /* A batch is one step: outrider_take() puts the row into the batch and is
+     * true when the batch is full (source_fetch.c). */
+    [ST_FETCH] = {"SELECT 1 FROM outbox WHERE seq >= ?1 AND outrider_take(" EVENT_COLUMNS
+                  ") ORDER BY seq"},
     /* Replay: by time, row by row from the start, because seq order is not time order. */
-    [ST_FETCH_FROM] = {"SELECT " EVENT_COLUMNS " FROM outbox WHERE seq > ?1 AND "
-                       "julianday(created_at) >= julianday(?2) ORDER BY seq"},
+    [ST_FETCH_SINCE] = {"SELECT 1 FROM outbox WHERE seq >= ?1 AND CASE WHEN "
+                        "julianday(created_at) >= julianday(?2) THEN outrider_take(" EVENT_COLUMNS
+                        ") END ORDER BY seq"},
     [ST_PROBE] = {"SELECT (SELECT max(seq) FROM outbox), (SELECT min(next_attempt_at) FROM "
                   "outrider_parked WHERE pipeline = ?1 AND state = 'parked')"},
     [ST_JOURNAL_MODE] = {"PRAGMA main.journal_mode"},
@@ -65,6 +69,7 @@ static const char *const statements[ST_COUNT][2] = {
                  ", attempts, next_attempt_at, error_code, error_origin, error_message, "
                  "parked_at, updated_at) SELECT ?1, ?2, ?3, " EVENT_COLUMNS
                  ", ?5, ?6, ?7, ?8, ?9, ?10, ?10 FROM outbox WHERE seq = ?4"},
+    [ST_PARKED_LANE] = {"SELECT lane FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
     [ST_PARKED_REMOVE] = {"DELETE FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
     [ST_PARKED_UPDATE] = {"UPDATE outrider_parked SET state = ?2, attempts = ?3, "
                           "next_attempt_at = ?4, error_code = ?5, error_origin = ?6, "
@@ -153,7 +158,7 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
     (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
     /* Triggers of the application are for its own writes, not for housekeeping. */
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    if (outrider__sqlite_check(s->db, err) < 0)
+    if (outrider__sqlite_check(s->db, err) < 0 || outrider__sqlite_fetch_prepare(s, err) < 0)
         return -1;
     return outrider__sqlite_exec(s->db, "PRAGMA synchronous = NORMAL", "cannot set up the database",
                                  err);

@@ -28,7 +28,7 @@ enum sqlite_statement {
     ST_BEGIN_IMMEDIATE,
     ST_COMMIT,
     ST_FETCH,
-    ST_FETCH_FROM,
+    ST_FETCH_SINCE,
     ST_PROBE,
     ST_JOURNAL_MODE,
     ST_DUE,
@@ -41,6 +41,7 @@ enum sqlite_statement {
     ST_CURSOR_TAKE,
     ST_CURSOR_SAVE,
     ST_PARK,
+    ST_PARKED_LANE,
     ST_PARKED_REMOVE,
     ST_PARKED_UPDATE,
     ST_PROMOTE,
@@ -63,8 +64,15 @@ struct sqlite_source {
     int64_t position;      /* saved */
     int64_t read_seq;      /* read so far */
     struct strbuf read_id; /* id of the row at read_seq */
-    int64_t durable_seq;   /* events up to here survive a power cut */
-    int64_t mark;          /* -1: none */
+    struct fetch_run {     /* the fetch under way, for outrider_take() */
+        struct batch *batch;
+        size_t max_payload;
+        bool expects_anchor; /* the next row must be the one at read_seq */
+        bool is_rewritten;   /* it was another one */
+        struct outrider_error error;
+    } run;
+    int64_t durable_seq; /* events up to here survive a power cut */
+    int64_t mark;        /* -1: none */
     struct row_clock clock;
 
     struct source_op *first, *last; /* operations under way */
@@ -102,6 +110,7 @@ int outrider__sqlite_fail_history(struct sqlite_source *s, const char *what,
                                   struct outrider_error *err);
 
 /* source_fetch.c */
+int outrider__sqlite_fetch_prepare(struct sqlite_source *s, struct outrider_error *err);
 enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
                                  struct outrider_error *err);
 enum step outrider__sqlite_fetch_parked(struct sqlite_source *s, struct source_op *op,

@@ -81,35 +81,54 @@ static int make_durable(struct sqlite_source *s, int64_t newest, struct outrider
 
 /* The read begins at the row that was read last: if that row is not there, or
  * is another one, then seqs do not mean what they did. */
-static enum step check_anchor(struct sqlite_source *s, sqlite3_stmt *st, struct outrider_error *err)
+static bool is_anchor(const struct sqlite_source *s, sqlite3_value **v)
 {
-    char what[128];
-    int rc = sqlite3_step(st);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
-    if (rc == SQLITE_ROW && sqlite3_column_int64(st, 0) == s->read_seq) {
-        const char *id = (const char *)sqlite3_column_text(st, 1);
-        struct bytes now = bytes_of(id, (size_t)sqlite3_column_bytes(st, 1));
-        /* A row without an id was given one when it was read. */
-        if (bytes_eq(now, strbuf_bytes(&s->read_id)) || now.len == 0)
-            return STEP_DONE;
-        (void)snprintf(what, sizeof what, "row %lld is another one now", (long long)s->read_seq);
-    } else {
-        (void)snprintf(what, sizeof what, "row %lld is gone", (long long)s->read_seq);
-    }
-    (void)outrider__sqlite_fail_history(s, what, err);
-    outrider__sqlite_rollback(s);
-    return STEP_FAILED;
+    const char *id = (const char *)sqlite3_value_text(v[1]);
+    struct bytes found = bytes_of(id, (size_t)sqlite3_value_bytes(v[1]));
+    /* A row without an id was given one when it was read. */
+    return sqlite3_value_int64(v[0]) == s->read_seq &&
+           (bytes_eq(found, strbuf_bytes(&s->read_id)) || found.len == 0);
 }
 
-static sqlite3_stmt *begin_read(struct sqlite_source *s, bool is_anchored,
-                                struct outrider_error *err)
+/*
+ * SQL function, one call per row in the order of seq: takes the row, answers
+ * whether to stop. Stepping from row to row through SQLite's API and asking it
+ * for each column costs as much again as reading the rows.
+ */
+static void take(sqlite3_context *ctx, int n, sqlite3_value **v)
+{
+    struct sqlite_source *s = sqlite3_user_data(ctx);
+    struct fetch_run *run = &s->run;
+    struct event *e;
+    (void)n;
+    if (run->batch == NULL) {
+        sqlite3_result_error(ctx, "outrider_take() is for the relay alone", -1);
+    } else if (run->expects_anchor) {
+        run->expects_anchor = false;
+        run->is_rewritten = !is_anchor(s, v);
+        sqlite3_result_int(ctx, run->is_rewritten);
+    } else if (outrider__sqlite_row(v, run->batch, run->max_payload, &s->clock, &e, &run->error) <
+               0) {
+        sqlite3_result_error_nomem(ctx);
+    } else {
+        sqlite3_result_int(ctx, batch_is_full(run->batch));
+    }
+}
+
+int outrider__sqlite_fetch_prepare(struct sqlite_source *s, struct outrider_error *err)
+{
+    int rc = sqlite3_create_function_v2(s->db, "outrider_take", EVENT_COLUMN_COUNT,
+                                        SQLITE_UTF8 | SQLITE_DIRECTONLY, s, take, NULL, NULL, NULL);
+    return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot set up the source");
+}
+
+static sqlite3_stmt *begin_read(struct sqlite_source *s, struct outrider_error *err)
 {
     bool by_time = s->config->replay && s->config->replay_since_us != 0;
-    sqlite3_stmt *st = outrider__sqlite_statement(s, by_time ? ST_FETCH_FROM : ST_FETCH, err);
+    sqlite3_stmt *st = outrider__sqlite_statement(s, by_time ? ST_FETCH_SINCE : ST_FETCH, err);
     if (st == NULL)
         return NULL;
-    (void)sqlite3_bind_int64(st, 1, is_anchored || by_time ? s->read_seq : s->read_seq + 1);
+    (void)sqlite3_bind_int64(st, 1, s->run.expects_anchor ? s->read_seq : s->read_seq + 1);
     if (by_time) {
         char since[CLOCK_TEXT_SIZE];
         outrider__clock_format(s->config->replay_since_us, since);
@@ -118,33 +137,32 @@ static sqlite3_stmt *begin_read(struct sqlite_source *s, bool is_anchored,
     return st;
 }
 
+static int fail_anchor(struct sqlite_source *s, const char *what, struct outrider_error *err)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text, "row %lld is %s", (long long)s->read_seq, what);
+    return outrider__sqlite_fail_history(s, text, err);
+}
+
 static enum step read_rows(struct sqlite_source *s, struct batch *b, bool *ret_at_end,
                            struct outrider_error *err)
 {
-    bool is_anchored = s->read_seq > 0 && !s->config->replay;
-    size_t max_payload = (size_t)s->config->source.max_payload;
-    sqlite3_stmt *st = begin_read(s, is_anchored, err);
+    s->run = (struct fetch_run){.batch = b,
+                                .max_payload = (size_t)s->config->source.max_payload,
+                                .expects_anchor = s->read_seq > 0 && !s->config->replay};
+    sqlite3_stmt *st = begin_read(s, err);
     if (st == NULL)
         return STEP_FAILED;
-    if (is_anchored) {
-        enum step step = check_anchor(s, st, err);
-        if (step != STEP_DONE)
-            return step;
-    }
-    *ret_at_end = false;
-    while (!batch_is_full(b)) {
-        struct event *e;
-        int rc = sqlite3_step(st);
-        if (rc == SQLITE_DONE) {
-            *ret_at_end = true;
-            break;
-        }
-        if (rc != SQLITE_ROW)
-            return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
-        if (outrider__sqlite_row(st, b, max_payload, &s->clock, &e, err) < 0)
-            return STEP_FAILED;
-    }
+    int rc = sqlite3_step(st);
+    s->run.batch = NULL;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
     (void)sqlite3_reset(st);
+    if (s->run.is_rewritten)
+        return (enum step)fail_anchor(s, "gone or is another one now", err);
+    if (s->run.expects_anchor)
+        return (enum step)fail_anchor(s, "gone", err);
+    *ret_at_end = rc == SQLITE_DONE;
     return STEP_DONE;
 }
 
@@ -192,7 +210,7 @@ enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
                                  struct outrider_error *err)
 {
     struct batch *b = op->batch;
-    bool at_end;
+    bool at_end = false;
     int64_t newest = 0;
     int errno_value = FAILPOINT("sqlite.fetch");
     if (errno_value != 0)
@@ -254,8 +272,8 @@ static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, str
     (void)sqlite3_bind_int64(st, 4, (int64_t)(b->capacity / 4 + 1));
     while (!batch_is_full(b) && sqlite3_step(st) == SQLITE_ROW) {
         struct event *e;
-        if (outrider__sqlite_row(st, b, (size_t)s->config->source.max_payload, &s->clock, &e, err) <
-            0)
+        if (outrider__sqlite_row_of(st, b, (size_t)s->config->source.max_payload, &s->clock, &e,
+                                    err) < 0)
             return SQLITE_NOMEM;
         e->is_parked = true;
         e->row = sqlite3_column_int64(st, EVENT_COLUMN_COUNT);

@@ -129,7 +129,7 @@ static void bind_failure(sqlite3_stmt *st, int first, const struct event *e)
 static int park(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
     struct bytes lane = lane_of(s, e);
-    int64_t first;
+    int64_t first = 0;
     int rc = lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
         return rc;
@@ -171,11 +171,12 @@ static int remove_parked(struct sqlite_source *s, const struct event *e)
     return sqlite3_reset(st);
 }
 
-/* An operator may have discarded the row meanwhile, or put another one before it. */
-static int update_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
+/* An operator may have put another one before it. */
+static int update_parked(struct sqlite_source *s, const struct event *e, struct bytes lane,
+                         int64_t now_us)
 {
-    int64_t first;
-    int rc = lane_first(s, lane_of(s, e), &first);
+    int64_t first = 0;
+    int rc = lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
         return rc;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_UPDATE, NULL);
@@ -193,23 +194,37 @@ static int update_parked(struct sqlite_source *s, const struct event *e, int64_t
     return sqlite3_reset(st);
 }
 
+/* The lane under which the row was parked: `ordered` may have been another then.
+ * A null one where an operator has discarded the row meanwhile. */
+static int lane_of_parked(struct sqlite_source *s, const struct event *e, struct bytes *ret_lane)
+{
+    *ret_lane = BYTES_NULL;
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_LANE, NULL);
+    if (st == NULL)
+        return sqlite3_extended_errcode(s->db);
+    (void)sqlite3_bind_int64(st, 1, e->row);
+    (void)sqlite3_bind_text(st, 2, s->config->name, -1, SQLITE_STATIC);
+    if (sqlite3_step(st) == SQLITE_ROW) {
+        const char *lane = (const char *)sqlite3_column_text(st, 0);
+        struct bytes found = bytes_of(lane, (size_t)sqlite3_column_bytes(st, 0));
+        if (outrider__arena_dup(&e->batch->arena, found, ret_lane) < 0)
+            return SQLITE_NOMEM;
+    }
+    return sqlite3_reset(st);
+}
+
 static int settle_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
-    int rc = SQLITE_OK;
-    switch (e->outcome) {
-    case OUTCOME_DELIVERED:
-    case OUTCOME_EXPIRED:
-    case OUTCOME_SKIPPED:
-        rc = remove_parked(s, e);
-        break;
-    case OUTCOME_PARKED:
-    case OUTCOME_DEAD:
-        rc = update_parked(s, e, now_us);
-        break;
-    default:
+    bool leaves = e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_EXPIRED ||
+                  e->outcome == OUTCOME_SKIPPED;
+    struct bytes lane;
+    if (!leaves && e->outcome != OUTCOME_PARKED && e->outcome != OUTCOME_DEAD)
         return SQLITE_OK;
-    }
-    return rc == SQLITE_OK ? promote(s, lane_of(s, e), now_us) : rc;
+    int rc = lane_of_parked(s, e, &lane);
+    if (rc != SQLITE_OK || bytes_is_null(lane))
+        return rc;
+    rc = leaves ? remove_parked(s, e) : update_parked(s, e, lane, now_us);
+    return rc == SQLITE_OK ? promote(s, lane, now_us) : rc;
 }
 
 static int settle_new(struct sqlite_source *s, const struct event *e, int64_t now_us)

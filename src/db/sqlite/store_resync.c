@@ -118,7 +118,7 @@ static void report(const struct sqlite_store *s, const struct finding *f, struct
 
 static int resync(struct sqlite_store *s, struct strbuf *ret_report, struct outrider_error *err)
 {
-    struct finding f;
+    struct finding f = {0};
     if (outrider__sqlite_store_begin(s, err) < 0)
         return -1;
     int result = read_finding(s, &f, err);

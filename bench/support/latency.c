@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+#include "support/latency.h"
+#include "support/backlog.h"
+#include "support/util.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 30000
+#define MARK "\"n\":"
+
+static const char sql_insert[] =
+    "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) "
+    "VALUES ('order', ?1, 'Latency', ?2)";
+
+struct meter {
+    const char *db;
+    long n, rate;
+    int64_t *committed_ns, *seen_ns;
+};
+
+/* Event 0 only makes the topic's file; it is not counted. */
+static void commit_one(sqlite3 *db, sqlite3_stmt *st, long i, int64_t *ret_ns)
+{
+    char json[400];
+    int len = snprintf(json, sizeof json, "{" MARK "%ld,\"note\":\"%0260d\"}", i, 0);
+    sqlite3_bind_int64(st, 1, i % 100);
+    sqlite3_bind_text(st, 2, json, len, SQLITE_STATIC);
+    bool ok = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
+    (void)sqlite3_step(st);
+    ok &= sqlite3_reset(st) == SQLITE_OK;
+    *ret_ns = bench_now_ns();
+    ok &= sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
+    if (!ok)
+        bench_die("cannot commit: %s", sqlite3_errmsg(db));
+}
+
+/* Until the i-th of events at this rate is due. */
+static void pace(int64_t started_ns, long i, long rate)
+{
+    int64_t due_ns = started_ns + i * INT64_C(1000000000) / rate;
+    struct timespec due = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+        continue;
+}
+
+static void *write_events(void *arg)
+{
+    struct meter *m = arg;
+    sqlite3 *db = backlog_open(m->db);
+    sqlite3_stmt *st;
+    if (sqlite3_prepare_v2(db, sql_insert, -1, &st, NULL) != SQLITE_OK)
+        bench_die("%s", sqlite3_errmsg(db));
+    int64_t started_ns = bench_now_ns();
+    for (long i = 1; i <= m->n; i++) {
+        pace(started_ns, i, m->rate);
+        commit_one(db, st, i, &m->committed_ns[i]);
+    }
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return NULL;
+}
+
+/* Notes the events of complete lines in text; returns how many bytes those were. */
+static size_t note_lines(struct meter *m, const char *text, size_t len, int64_t now_ns,
+                         long *n_seen)
+{
+    size_t used = 0;
+    const char *end;
+    while ((end = memchr(text + used, '\n', len - used)) != NULL) {
+        const char *mark = memmem(text + used, (size_t)(end - text) - used, MARK, strlen(MARK));
+        long i = mark != NULL ? strtol(mark + strlen(MARK), NULL, 10) : 0;
+        if (i > 0 && i <= m->n && m->seen_ns[i] == 0) {
+            m->seen_ns[i] = now_ns;
+            (*n_seen)++;
+        }
+        used = (size_t)(end - text) + 1;
+    }
+    return used;
+}
+
+/* The topic's only file; -1 while there is none. */
+static int open_log(const char *topic_dir)
+{
+    DIR *d = opendir(topic_dir);
+    int fd = -1;
+    for (struct dirent *e; d != NULL && fd < 0 && (e = readdir(d)) != NULL;)
+        if (strstr(e->d_name, ".jsonl") != NULL)
+            fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC);
+    if (d != NULL)
+        closedir(d);
+    return fd;
+}
+
+static int await_log(const char *topic_dir)
+{
+    int64_t give_up_ns = bench_now_ns() + PATIENCE_MS * INT64_C(1000000);
+    int fd;
+    while ((fd = open_log(topic_dir)) < 0) {
+        if (bench_now_ns() > give_up_ns)
+            bench_die("no log appeared in %s", topic_dir);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return fd;
+}
+
+static void read_until_all_seen(struct meter *m, int fd, int watch)
+{
+    static char buffer[1 << 20];
+    size_t len = 0;
+    long n_seen = 0;
+    while (n_seen < m->n) {
+        char notices[4096];
+        ssize_t n = read(fd, buffer + len, sizeof buffer - len);
+        if (n < 0)
+            bench_die("cannot read the log: %s", strerror(errno));
+        if (n > 0) {
+            len += (size_t)n;
+            size_t used = note_lines(m, buffer, len, bench_now_ns(), &n_seen);
+            memmove(buffer, buffer + used, len - used);
+            len -= used;
+            continue;
+        }
+        if (poll(&(struct pollfd){.fd = watch, .events = POLLIN}, 1, PATIENCE_MS) == 0)
+            bench_die("the log stopped growing after %ld of %ld events", n_seen, m->n);
+        (void)!read(watch, notices, sizeof notices);
+    }
+}
+
+static void send_first(const char *path)
+{
+    sqlite3 *db = backlog_open(path);
+    sqlite3_stmt *st;
+    int64_t ignored;
+    if (sqlite3_prepare_v2(db, sql_insert, -1, &st, NULL) != SQLITE_OK)
+        bench_die("%s", sqlite3_errmsg(db));
+    commit_one(db, st, 0, &ignored);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+}
+
+size_t latency_measure(const char *db, const char *dir, long rate, long seconds, double *ret_ms)
+{
+    struct meter m = {.db = db, .n = rate * seconds, .rate = rate};
+    char topic_dir[4096];
+    pthread_t writer;
+    m.committed_ns = calloc((size_t)m.n + 1, sizeof *m.committed_ns);
+    m.seen_ns = calloc((size_t)m.n + 1, sizeof *m.seen_ns);
+    if (m.committed_ns == NULL || m.seen_ns == NULL)
+        bench_die("out of memory");
+    snprintf(topic_dir, sizeof topic_dir, "%s/latency", dir);
+    send_first(db);
+    int fd = await_log(topic_dir);
+    int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (watch < 0 || inotify_add_watch(watch, topic_dir, IN_MODIFY) < 0)
+        bench_die("cannot watch %s", topic_dir);
+    if (pthread_create(&writer, NULL, write_events, &m) != 0)
+        bench_die("cannot start a thread");
+    read_until_all_seen(&m, fd, watch);
+    pthread_join(writer, NULL);
+    for (long i = 1; i <= m.n; i++)
+        ret_ms[i - 1] = (double)(m.seen_ns[i] - m.committed_ns[i]) / 1e6;
+    close(fd);
+    close(watch);
+    free(m.committed_ns);
+    free(m.seen_ns);
+    return (size_t)m.n;
+}
+
+size_t latency_of_disk(const char *path, long rate, long seconds, double *ret_ms)
+{
+    static const char page[4096];
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        bench_die("%s: %s", path, strerror(errno));
+    int64_t started_ns = bench_now_ns();
+    for (long i = 0; i < rate * seconds; i++) {
+        pace(started_ns, i + 1, rate);
+        int64_t before_ns = bench_now_ns();
+        if (write(fd, page, sizeof page) != (ssize_t)sizeof page || fdatasync(fd) < 0)
+            bench_die("%s: %s", path, strerror(errno));
+        ret_ms[i] = (double)(bench_now_ns() - before_ns) / 1e6;
+    }
+    close(fd);
+    unlink(path);
+    return (size_t)(rate * seconds);
+}

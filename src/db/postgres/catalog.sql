@@ -1,0 +1,49 @@
+-- $1: the table's name as the user wrote it. One row, whether or not there is
+-- such a table. Order of columns: catalog.c.
+SELECT current_setting('server_version_num')::int4,
+    pg_is_in_recovery(),
+    pg_backend_pid(),
+    (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN pg_is_in_recovery() THEN 0
+         ELSE ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int4 END,
+    pg_size_bytes(current_setting('wal_segment_size')),
+    current_setting('wal_block_size')::int8,
+    c.oid, n.nspname::text, c.relname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.relkind::text,
+    coalesce(c.relpersistence <> 'p' OR EXISTS (SELECT FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid
+        WHERE p.relpersistence <> 'p'), false),
+    coalesce(EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = c.oid OR s.srrelid IN (SELECT relid FROM pg_partition_tree(c.oid))), false),
+    coalesce(has_table_privilege(c.oid, 'SELECT'), false),
+    coalesce(has_table_privilege(c.oid, 'DELETE'), false),
+    a.attnum IS NOT NULL, a.attidentity::text, a.atttypid,
+    (SELECT atttypid FROM pg_attribute WHERE attrelid = c.oid AND attname = 'payload' AND NOT attisdropped),
+    (SELECT atttypid FROM pg_attribute WHERE attrelid = c.oid AND attname = 'id' AND NOT attisdropped),
+    (SELECT atttypid FROM pg_attribute WHERE attrelid = c.oid AND attname = 'headers' AND NOT attisdropped),
+    EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped AND attnum > 0
+        AND attname IN ('status', 'published', 'published_at', 'processed_at', 'state')),
+    s.seqrelid,
+    (SELECT quote_ident(m.nspname) FROM pg_namespace m WHERE m.oid = sc.relnamespace) || '.' || quote_ident(sc.relname),
+    s.seqincrement, s.seqcache, s.seqcycle,
+    coalesce(has_sequence_privilege(s.seqrelid, 'SELECT'), false),
+    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indkey[0] = a.attnum),
+    concat_ws('/', c.xmin, a.xmin, s.xmin, sc.xmin,
+        (SELECT count(*) FROM pg_subscription_rel sr WHERE sr.srrelid = c.oid)),
+    cc.schema, to_regclass(cc.schema || '.outrider_cursor')::text IS NOT NULL,
+    to_regclass(cc.schema || '.outrider_parked')::text IS NOT NULL,
+    coalesce(has_table_privilege(to_regclass(cc.schema || '.outrider_cursor'), 'SELECT')
+        AND has_table_privilege(to_regclass(cc.schema || '.outrider_cursor'), 'INSERT')
+        AND has_table_privilege(to_regclass(cc.schema || '.outrider_cursor'), 'UPDATE'), false),
+    coalesce(has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'SELECT')
+        AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'INSERT')
+        AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'UPDATE')
+        AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'DELETE'), false)
+FROM (SELECT to_regclass($1)::oid AS oid) t
+LEFT JOIN pg_class c ON c.oid = t.oid
+LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'seq' AND NOT a.attisdropped
+LEFT JOIN pg_sequence s ON s.seqrelid = pg_get_serial_sequence(quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+    CASE WHEN a.attnum IS NOT NULL THEN 'seq' END)::regclass
+LEFT JOIN pg_class sc ON sc.oid = s.seqrelid
+CROSS JOIN LATERAL (SELECT CASE
+    WHEN to_regclass(quote_ident(n.nspname) || '.outrider_cursor') IS NULL AND to_regclass('outrider_cursor') IS NOT NULL
+    THEN (SELECT quote_ident(m.nspname) FROM pg_class k JOIN pg_namespace m ON m.oid = k.relnamespace WHERE k.oid = to_regclass('outrider_cursor'))
+    ELSE quote_ident(coalesce(n.nspname, current_schema(), 'public')) END AS schema) cc

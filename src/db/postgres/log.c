@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: MIT */
+/* The log layout: taking a pipeline over, probing a quiet outbox, and its end. */
+#include "log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cleanup.h"
+
+#define LOOK_MIN_US 4000
+#define PULSE_US 1000000
+#define SQL_CAP 16384
+
+/*
+ * In these texts $T is the outbox, $S its sequence, $K the cursor table, $E
+ * the columns of an event (with $3 as the largest payload to send, and none
+ * for the anchor at $1), $P what may hold a writer's lock.
+ */
+static const char *const templates[LOG_STATEMENTS] = {
+    [LOG_ENROL] = "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, "
+                  "outbox) DO NOTHING",
+    [LOG_READ_CURSOR] =
+        "SELECT k.sink, k.position, k.gaps::text, k.anchor_id, k.epoch, k.on_dead, k.system_id, "
+        "k.timeline, (SELECT o.id::text FROM $T o WHERE o.seq = k.position LIMIT 1), (SELECT CASE "
+        "WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q), pg_backend_pid() FROM $K k "
+        "WHERE k.pipeline = $1 AND k.outbox = $2",
+    [LOG_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
+                 "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
+                 "epoch, ctid",
+    [LOG_READ] = "SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
+    [LOG_READ_GAPS] =
+        "(SELECT r.* FROM unnest($4::int8[], $5::int8[]) AS g(low, high) CROSS JOIN LATERAL "
+        "(SELECT $E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r "
+        "ORDER BY r.seq LIMIT $2) UNION ALL (SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq "
+        "LIMIT $2) ORDER BY seq LIMIT $2",
+    [LOG_READ_SINCE] = "SELECT $E FROM $T o WHERE o.seq >= $1 AND o.created_at >= $4 ORDER BY "
+                       "o.seq LIMIT $2",
+    /* INSERT takes this lock before it takes a seq, and a commit is visible
+     * before the lock is given back. */
+    [LOG_WRITERS] =
+        "SELECT l.virtualtransaction FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode = "
+        "'RowExclusiveLock' AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE "
+        "d.datname = current_database()) AND l.relation $P",
+    [LOG_FACTS] = "SELECT pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(), CASE WHEN "
+                  "q.is_called THEN q.last_value ELSE 0 END FROM $S q",
+    [LOG_FLUSHED] = "SELECT pg_current_wal_flush_lsn()",
+    [LOG_FORCE] = "SELECT pg_logical_emit_message(true, 'outrider', '')",
+    [LOG_LAST] = "SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q",
+    /* By the remembered row version where it is still the right one: while an
+     * old snapshot is held, the way over the key leads past all dead versions.
+     * The division fails, and the transaction with it, when the epoch is not
+     * ours any more. */
+    [LOG_SAVE] =
+        "WITH a AS (UPDATE $K k SET position = coalesce($4, position), gaps = "
+        "coalesce($5::text::int8multirange, gaps), anchor_id = coalesce($6, anchor_id), settled_at "
+        "= $7, delivered_total = delivered_total + $8, expired_total = expired_total + $9, "
+        "skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND "
+        "k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k "
+        "SET position = coalesce($4, position), gaps = coalesce($5::text::int8multirange, gaps), "
+        "anchor_id = coalesce($6, anchor_id), settled_at = $7, delivered_total = delivered_total + "
+        "$8, expired_total = expired_total + $9, skipped_total = skipped_total + $10, dead_total = "
+        "dead_total + $11 WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS "
+        "(SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) "
+        "SELECT (SELECT ctid FROM c), 1 / (SELECT count(*) FROM c)",
+    [LOG_OLDEST] =
+        "SELECT said FROM (SELECT a.xact_start, format('%s of %s, server process %s, open since "
+        "%s, %s', a.application_name, a.usename, l.pid, a.xact_start, a.state) FROM pg_locks l "
+        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.mode = "
+        "'RowExclusiveLock' AND l.granted AND l.relation $P UNION ALL SELECT p.prepared, "
+        "format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) FROM "
+        "pg_prepared_xacts p WHERE p.database = current_database()) x(since, said) ORDER BY since "
+        "LIMIT 1",
+};
+
+/* durable: standby. Any one that has it: that is the one to fail over to. */
+static const char sql_flushed_standby[] =
+    "SELECT max(flush_lsn) FROM pg_stat_replication WHERE state = 'streaming'";
+
+static const char *const purposes[LOG_STATEMENTS] = {
+    [LOG_ENROL] = "cannot take over the pipeline",
+    [LOG_READ_CURSOR] = "cannot read the cursor",
+    [LOG_TAKE] = "cannot take over the pipeline",
+    [LOG_READ] = "cannot read the outbox",
+    [LOG_READ_GAPS] = "cannot read the outbox",
+    [LOG_READ_SINCE] = "cannot read the outbox",
+    [LOG_WRITERS] = "cannot read the locks",
+    [LOG_FINGERPRINT] = "cannot read the catalogue",
+    [LOG_FACTS] = "cannot read the log's position",
+    [LOG_FLUSHED] = "cannot read the log's position",
+    [LOG_FORCE] = "cannot flush the log",
+    [LOG_LAST] = "cannot read the sequence",
+    [LOG_SAVE] = "cannot settle",
+    [LOG_OLDEST] = "cannot read the locks",
+    [LOG_CLEANUP] = "cannot clean up",
+};
+
+static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)
+{
+    struct strbuf size;
+    outrider__strbuf_init(&size, 1024);
+    outrider__pg_size_sql(&size, cat->payload_type, "o.payload");
+    outrider__strbuf_appendf(
+        sql,
+        "o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, CASE WHEN o.seq <> $1 AND "
+        "%s <= $3 THEN o.payload END AS payload, o.headers, o.topic, o.partition_key, o.partition, "
+        "o.occurred_at, o.created_at, o.expires_at, CASE WHEN %s > $3 THEN %s END AS size",
+        strbuf_cstr(&size), strbuf_cstr(&size), strbuf_cstr(&size));
+    outrider__strbuf_release(&size);
+}
+
+static void append_lockable(struct strbuf *sql, const struct pg_catalog *cat)
+{
+    if (cat->relkind == 'p')
+        outrider__strbuf_appendf(sql, "IN (SELECT t.relid FROM pg_partition_tree(%u) t)", cat->oid);
+    else
+        outrider__strbuf_appendf(sql, "= %u", cat->oid);
+}
+
+static char *expand(const char *template, const struct pg_catalog *cat)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, SQL_CAP);
+    for (const char *p = template; *p != '\0'; p++) {
+        if (*p != '$' || p[1] < 'A') {
+            strbuf_append_char(&sql, *p);
+            continue;
+        }
+        switch (*++p) {
+        case 'T':
+            strbuf_append_str(&sql, cat->table);
+            break;
+        case 'S':
+            strbuf_append_str(&sql, cat->sequence);
+            break;
+        case 'K':
+            strbuf_append_str(&sql, cat->cursor_table);
+            break;
+        case 'E':
+            append_event_columns(&sql, cat);
+            break;
+        case 'P':
+            append_lockable(&sql, cat);
+            break;
+        }
+    }
+    if (sql.failed)
+        outrider__strbuf_release(&sql);
+    return sql.data;
+}
+
+int outrider__pg_log_fail_history(struct pg_source *s, const char *what, struct outrider_error *err)
+{
+    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                          "%s: the history of the outbox was rewritten: %s; look at what happened, "
+                          "then run `outrider resync --name %s`",
+                          s->cat.table, what, s->config->name);
+}
+
+void outrider__pg_log_args(struct pg_source *s)
+{
+    struct log_source *l = log_of(s);
+    outrider__pg_args_clear(&l->args);
+    outrider__pg_arg_str(&l->args, s->config->name);
+    outrider__pg_arg_str(&l->args, s->cat.table);
+}
+
+int outrider__pg_log_check_fingerprint(struct pg_source *s, const PGresult *r,
+                                       struct outrider_error *err)
+{
+    if (PQntuples(r) == 1 && strcmp(outrider__pg_get_str(r, 0, 0), s->cat.fingerprint) == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
+                          "%s or its sequence was altered: checking it anew", s->cat.table);
+}
+
+void outrider__pg_log_look_soon(struct pg_source *s)
+{
+    struct log_source *l = log_of(s);
+    l->look_gap_us = LOOK_MIN_US;
+    l->look_us = s->now.mono_us + l->look_gap_us;
+}
+
+static bool log_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
+{
+    (void)config;
+    return cat->has_seq && !cat->has_mark;
+}
+
+static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
+{
+    const char *mine = s->config->sink_identity;
+    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
+                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
+                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
+                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
+                          s->config->name, stored, mine, mine, s->config->name);
+}
+
+static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    char what[160];
+    int64_t sequence = outrider__pg_get_int(r, 0, 9, 0);
+    if (l->head == 0)
+        return 0;
+    if (sequence < l->head) {
+        (void)snprintf(what, sizeof what,
+                       "its sequence stands at %" PRId64 ", below the position %" PRId64, sequence,
+                       l->head);
+        return outrider__pg_log_fail_history(s, what, err);
+    }
+    bool is_there = !PQgetisnull(r, 0, 8);
+    if (is_there && bytes_eq(outrider__pg_get_bytes(r, 0, 8), outrider__pg_get_bytes(r, 0, 3)))
+        return 0;
+    (void)snprintf(what, sizeof what, "the row at the position %" PRId64 " %s", l->head,
+                   is_there ? "is another one now" : "is gone");
+    return outrider__pg_log_fail_history(s, what, err);
+}
+
+/* "{[1,4),[7,8)}", as the server writes it. */
+static int load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    outrider__gaps_begin_group(&l->gaps);
+    while ((text = strchr(text, '[')) != NULL) {
+        char *end;
+        int64_t low = strtoll(text + 1, &end, 10), high = 0;
+        if (*end == ',')
+            high = strtoll(end + 1, &end, 10);
+        if (*end != ')' || high <= low)
+            return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
+                                  "outrider_cursor.gaps of pipeline '%s' cannot be read",
+                                  s->config->name);
+        if (outrider__gaps_add(&l->gaps, low, high - 1) < 0)
+            return outrider__fail_nomem(err);
+        text = end;
+    }
+    return 0;
+}
+
+static void activate(struct pg_source *s)
+{
+    struct log_source *l = log_of(s);
+    l->pulse_us = s->now.mono_us + PULSE_US;
+    outrider__pg_log_look_soon(s);
+    outrider__pg_source_activate(s);
+    s->base.wake_us = s->now.mono_us;
+}
+
+static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct log_source *l = log_of(s);
+    if (PQntuples(results[0]) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "another relay took over pipeline '%s'", s->config->name);
+    l->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
+    l->cursor_tid = outrider__pg_get_tid(results[0], 0, 1);
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
+    activate(s);
+    return 0;
+}
+
+static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
+                     struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    const char *sink = s->config->sink_identity;
+    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
+    outrider__pg_log_args(s);
+    outrider__pg_arg_int8(&l->args, epoch);
+    outrider__pg_arg_str(&l->args, sink != NULL ? sink : "");
+    outrider__pg_arg_str(&l->args, blocks ? "block" : "skip");
+    outrider__pg_arg_int8(&l->args, s->cat.system_id);
+    outrider__pg_arg_int4(&l->args, s->cat.timeline);
+    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &l->st[LOG_TAKE], &l->args, err) < 0)
+        return -1;
+    if (is_other_policy &&
+        outrider__pg_parked_add_mend(&l->parked, &s->conn, s->now.wall_us, err) < 0)
+        return -1;
+    if (outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static void tell_of_another_server(struct pg_source *s, const PGresult *r)
+{
+    int64_t system_id = outrider__pg_get_int(r, 0, 6, s->cat.system_id);
+    int64_t timeline = outrider__pg_get_int(r, 0, 7, s->cat.timeline);
+    if (system_id != s->cat.system_id)
+        outrider__pg_source_warn(s, "the database was moved to another cluster since; its history "
+                                    "fits, events may be delivered again");
+    else if (timeline != s->cat.timeline)
+        outrider__pg_source_warn(s,
+                                 "the server was failed over or restored since (timeline %lld, now "
+                                 "%d); its history fits, events may be delivered again",
+                                 (long long)timeline, s->cat.timeline);
+}
+
+static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct log_source *l = log_of(s);
+    const PGresult *r = results[n - 1];
+    if (PQntuples(r) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "the cursor of pipeline '%s' vanished", s->config->name);
+    if (outrider__pg_get_int(r, 0, 10, 0) != s->cat.backend_pid)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "a pooler hands the relay's statements to several sessions; connect "
+                              "to the server itself, or use the pooler's session mode");
+    l->head = outrider__pg_get_int(r, 0, 1, 0);
+    l->last_value = outrider__pg_get_int(r, 0, 9, 0);
+    if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 || check_anchor(s, r, err) < 0 ||
+        load_gaps(s, outrider__pg_get_str(r, 0, 2), err) < 0)
+        return -1;
+    outrider__strbuf_clear(&l->anchor);
+    outrider__strbuf_append(&l->anchor, outrider__pg_get_bytes(r, 0, 3));
+    if (l->anchor.failed)
+        return outrider__fail_nomem(err);
+    tell_of_another_server(s, r);
+    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
+    return take_over(s, outrider__pg_get_int(r, 0, 4, 0),
+                     strcmp(outrider__pg_get_str(r, 0, 5), blocks ? "block" : "skip") != 0, err);
+}
+
+static char *cleanup_sql(const struct pg_catalog *cat)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, SQL_CAP);
+    outrider__pg_cleanup_sql(&sql, cat);
+    return sql.data;
+}
+
+static int prepare(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    struct strbuf copy;
+    for (int i = 0; i < LOG_STATEMENTS; i++) {
+        const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
+        if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
+            template = sql_flushed_standby;
+        l->sql[i] = i == LOG_CLEANUP ? cleanup_sql(&s->cat) : expand(template, &s->cat);
+        if (l->sql[i] == NULL)
+            return outrider__fail_nomem(err);
+        l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
+    }
+    outrider__strbuf_init(&copy, SQL_CAP);
+    strbuf_append_str(&copy, "o.id::text, o.aggregate_type, o.aggregate_id, o.event_type, ");
+    outrider__pg_bytea_sql(&copy, s->cat.payload_type, "o.payload");
+    outrider__strbuf_appendf(&copy,
+                             ", o.headers::text, o.topic, o.partition_key, o.partition, "
+                             "o.occurred_at, o.created_at, o.expires_at FROM u JOIN %s o ON "
+                             "o.seq = u.seq",
+                             s->cat.table);
+    int rc = copy.failed ? outrider__fail_nomem(err)
+                         : outrider__pg_parked_init(&l->parked, &s->cat, s->config,
+                                                    strbuf_cstr(&copy), err);
+    outrider__strbuf_release(&copy);
+    return rc;
+}
+
+static int log_begin(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = calloc(1, sizeof *l);
+    if (l == NULL)
+        return outrider__fail_nomem(err);
+    s->layout_data = l;
+    outrider__pg_args_init(&l->args);
+    outrider__strbuf_init(&l->anchor, 1 << 16);
+    outrider__gaps_init(&l->gaps);
+    l->mark = -1;
+    if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || prepare(s, err) < 0)
+        return -1;
+    if (s->config->replay) {
+        int64_t from = s->config->replay_from_seq;
+        l->head = from > 0 ? from - 1 : 0;
+        activate(s);
+        return 0;
+    }
+    outrider__pg_log_args(s);
+    if (outrider__pg_request_begin(&s->conn, on_cursor, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &l->st[LOG_ENROL], &l->args, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &l->st[LOG_READ_CURSOR], &l->args, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    (void)n;
+    if (outrider__pg_parked_fill(&log_of(s)->parked, op->op->batch, results[0], err) < 0)
+        return -1;
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    pg_op_done(op);
+    return 0;
+}
+
+static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    if (s->config->replay) {
+        op->op->batch->is_parked = true;
+        pg_op_done(op);
+        return 0;
+    }
+    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
+        outrider__pg_parked_add_fetch(&l->parked, &s->conn, op->op->batch, op->op->now_wall_us,
+                                      err) < 0 ||
+        outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    (void)n;
+    (void)err;
+    log_of(s)->mark = outrider__pg_get_int(results[0], 0, 0, 0);
+    s->base.ready = true;
+    pg_op_done(op);
+    return 0;
+}
+
+/* Only a read that is newer than the mark can tell: gaps may have filled. */
+static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    s->base.mark_reached = false;
+    l->mark_fetch_no = l->fetch.no + 1;
+    return outrider__pg_request(&s->conn, &l->st[LOG_LAST], NULL, on_mark, op, err);
+}
+
+static int log_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    switch (op->op->kind) {
+    case SOURCE_MARK:
+        return mark(s, op, err);
+    case SOURCE_FETCH:
+        return outrider__pg_log_fetch(s, op, err);
+    case SOURCE_FETCH_PARKED:
+        return fetch_parked(s, op, err);
+    case SOURCE_SETTLE:
+        return outrider__pg_log_settle(s, op, err);
+    case SOURCE_CLEANUP:
+        return outrider__pg_log_cleanup(s, op, err);
+    }
+    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
+}
+
+static int check_sequence(struct pg_source *s, int64_t last_value, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    l->last_value = last_value;
+    if (last_value >= l->head || s->config->replay)
+        return 0;
+    return outrider__pg_log_fail_history(s, "its sequence was set back below the position", err);
+}
+
+static int on_probe(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct log_source *l = log_of(s);
+    (void)n;
+    l->is_probing = false;
+    if (check_sequence(s, outrider__pg_get_int(results[0], 0, 0, 0), err) < 0)
+        return -1;
+    if (l->last_value > l->head)
+        s->base.ready = true;
+    return 0;
+}
+
+/* The sequence is the whole probe while it equals head and there are no gaps. */
+static int look(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    if (s->base.ready || l->fetch.op != NULL || l->is_probing || s->now.mono_us < l->look_us)
+        return 0;
+    l->look_gap_us = l->look_gap_us * 2;
+    if (l->look_gap_us > s->config->source.poll_interval_us)
+        l->look_gap_us = s->config->source.poll_interval_us;
+    l->look_us = s->now.mono_us + l->look_gap_us;
+    if (l->gaps.n > 0 || l->last_value != l->head) {
+        s->base.ready = true;
+        return 0;
+    }
+    l->is_probing = true;
+    return outrider__pg_request(&s->conn, &l->st[LOG_LAST], NULL, on_probe, s, err);
+}
+
+static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct log_source *l = log_of(s);
+    l->is_pulsing = false;
+    if (outrider__pg_log_check_fingerprint(s, results[0], err) < 0)
+        return -1;
+    if (n > 1)
+        s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    return 0;
+}
+
+/* Keeps the session alive, sees what operators did, and what was altered. */
+static int pulse(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    if (l->is_pulsing || s->now.mono_us < l->pulse_us)
+        return 0;
+    l->is_pulsing = true;
+    l->pulse_us = s->now.mono_us + PULSE_US;
+    outrider__pg_args_clear(&l->args);
+    outrider__pg_arg_oid(&l->args, s->cat.oid);
+    outrider__pg_arg_oid(&l->args, s->cat.sequence_oid);
+    if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &l->st[LOG_FINGERPRINT], &l->args, err) < 0)
+        return -1;
+    if (!s->config->replay && outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int log_tick(struct pg_source *s, struct instant now, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    (void)now;
+    if (outrider__pg_log_fetch_tick(s, err) < 0 || look(s, err) < 0 || pulse(s, err) < 0)
+        return -1;
+    int64_t wake = l->is_pulsing ? CLOCK_NEVER : l->pulse_us;
+    if (!s->base.ready && l->fetch.op == NULL && !l->is_probing && l->look_us < wake)
+        wake = l->look_us;
+    if (l->fetch.op != NULL && l->fetch.ask_us < wake && !l->fetch.is_asking)
+        wake = l->fetch.ask_us;
+    s->base.wake_us = wake;
+    return 0;
+}
+
+static void log_close(struct pg_source *s)
+{
+    struct log_source *l = log_of(s);
+    if (l == NULL)
+        return;
+    for (int i = 0; i < LOG_STATEMENTS; i++)
+        free(l->sql[i]);
+    outrider__pg_parked_release(&l->parked);
+    outrider__pg_args_release(&l->args);
+    outrider__strbuf_release(&l->anchor);
+    outrider__gaps_release(&l->gaps);
+    free(l);
+    s->layout_data = NULL;
+}
+
+const struct pg_layout outrider__pg_layout_log = {
+    .name = "log",
+    .reads = log_reads,
+    .begin = log_begin,
+    .start = log_start,
+    .tick = log_tick,
+    .close = log_close,
+};

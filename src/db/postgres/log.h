@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The insert-only log, read by its seq. log.c (its life, probes), log_fetch.c
+ * (reading), log_settle.c (writing). Nobody else includes this.
+ *
+ * Seqs are handed out before their transactions commit, so "seq > last" loses
+ * events. What must stay true instead:
+ *
+ *  (1) One statement, that is one snapshot, reads the known gaps and the rows
+ *      from the position on, in ascending order, and is cut only from the top.
+ *      So whatever is below the last row handed on was looked at in the same
+ *      snapshot, and a key's older event cannot follow a newer one that its
+ *      writer made after it.
+ *  (2) `head` is the last seq seen; never a value taken from the sequence.
+ *  (3) Every seq below head is settled, in flight, in `gaps`, or known never
+ *      to come (gaps.h says when that is known).
+ *  (4) A batch carries the head and the gaps as they were right after its own
+ *      read. Batches settle in order; saving batch k's state with it says:
+ *      everything up to batch k is settled. What batch k+1 delivered out of a
+ *      gap is still a gap there, and is read again after a crash.
+ *  (5) A batch that is settled in part saves the last settled seq, or the head
+ *      before its read if that is higher, and its unsettled seqs below that as gaps.
+ *  (6) A batch is handed on only when the server's log is flushed past the
+ *      insert position that was seen after its read: a crash cannot undo it.
+ *  (7) The row at head, the anchor, is read again with each read, and its id
+ *      compared: otherwise history was rewritten.
+ *  (8) Gaps are judged only while the catalogue's rows are those that were
+ *      checked at the start.
+ */
+#ifndef POSTGRES_LOG_H
+#define POSTGRES_LOG_H
+
+#include "gaps.h"
+#include "source.h"
+
+enum log_statement {
+    LOG_ENROL,       /* makes the cursor row */
+    LOG_READ_CURSOR, /* before taking over */
+    LOG_TAKE,        /* the epoch */
+    LOG_READ,        /* no gaps */
+    LOG_READ_GAPS,
+    LOG_READ_SINCE, /* replay by time */
+    LOG_WRITERS,
+    LOG_FINGERPRINT,
+    LOG_FACTS,   /* positions of the write-ahead log, and the sequence */
+    LOG_FLUSHED, /* how far the log is flushed */
+    LOG_FORCE,   /* flushes it */
+    LOG_LAST,    /* the sequence alone: the probe */
+    LOG_SAVE,
+    LOG_OLDEST, /* the oldest writer, for people */
+    LOG_CLEANUP,
+    LOG_STATEMENTS
+};
+
+/* The state that settling a batch saves; in its arena. */
+struct log_mark {
+    int64_t position, before; /* head after and before the read */
+    struct bytes anchor, anchor_before;
+    const struct gap *gaps; /* after the read; groups mean nothing here */
+    size_t n_gaps;
+};
+
+struct log_fetch {
+    struct pg_op *op; /* under way, or NULL */
+    uint64_t no;      /* counts fetches */
+    bool with_gaps, gaps_only, is_large;
+    int64_t limit, cut;
+    int i_writers, i_read, i_facts, i_any; /* which result is what; -1: not asked */
+    int64_t target_lsn;
+    bool is_flushed, is_asking, needs_blocked, is_forced;
+    int64_t wait_since_us, ask_us;
+};
+
+struct log_source {
+    struct pg_statement st[LOG_STATEMENTS];
+    char *sql[LOG_STATEMENTS];
+    struct pg_args args;
+    struct pg_parked parked;
+
+    int64_t epoch;
+    uint64_t cursor_tid;
+    int64_t head;
+    struct strbuf anchor;
+    struct gap_set gaps;
+    int64_t last_value; /* of the sequence, when it was last looked at */
+    int64_t mark;       /* -1: none */
+    uint64_t mark_fetch_no;
+    struct log_fetch fetch;
+    bool was_large;    /* the last read met a payload that a usual one does not take */
+    int64_t mean_size; /* of an event in the arena */
+
+    int64_t look_us, look_gap_us;
+    bool is_probing, is_pulsing;
+    int64_t pulse_us;
+    bool is_crowded; /* above max_gaps */
+    int64_t crowded_told_us;
+    int64_t standby_told_us;
+};
+
+static inline struct log_source *log_of(struct pg_source *s)
+{
+    return s->layout_data;
+}
+
+/* log.c */
+int outrider__pg_log_fail_history(struct pg_source *s, const char *what,
+                                  struct outrider_error *err);
+/* Something happened: look again soon. */
+void outrider__pg_log_look_soon(struct pg_source *s);
+int outrider__pg_log_check_fingerprint(struct pg_source *s, const PGresult *r,
+                                       struct outrider_error *err);
+void outrider__pg_log_args(struct pg_source *s);
+
+/* log_fetch.c */
+int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* Goes on waiting for the flush. */
+int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err);
+
+/* log_settle.c */
+int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+
+#endif

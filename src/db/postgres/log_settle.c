@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing: one request, which is one transaction, holds the cursor (under
+ * `epoch = mine`, or it fails), what is parked and what leaves the parked
+ * rows; and clean-up.
+ */
+#include "log.h"
+
+#include <inttypes.h>
+
+#include "base/failpoint.h"
+
+struct tally {
+    int64_t delivered, expired, skipped, dead;
+    size_t n; /* events that this settle covers */
+};
+
+/* The position never passes an event that has no outcome; parked rows stand alone. */
+static struct tally tally_of(const struct batch *b)
+{
+    struct tally t = {0};
+    for (; t.n < b->n_settle; t.n++) {
+        enum outcome outcome = b->events[t.n].outcome;
+        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
+            break;
+        t.delivered += outcome == OUTCOME_DELIVERED;
+        t.expired += outcome == OUTCOME_EXPIRED;
+        t.skipped += outcome == OUTCOME_SKIPPED;
+        t.dead += outcome == OUTCOME_DEAD;
+    }
+    return t;
+}
+
+static void append_range(struct strbuf *text, int64_t low, int64_t high)
+{
+    outrider__strbuf_appendf(text, "%s[%" PRId64 ",%" PRId64 "]", text->len > 1 ? "," : "", low,
+                             high);
+}
+
+/* Gaps below the position, and unsettled events of the batch below it: both are
+ * in ascending order and share nothing. Contract (5). */
+static void render_gaps(const struct batch *b, size_t n_settled, int64_t position,
+                        struct strbuf *text)
+{
+    const struct log_mark *m = b->source_data;
+    size_t e = n_settled;
+    strbuf_append_char(text, '{');
+    for (size_t i = 0; i < m->n_gaps && m->gaps[i].low < position; i++) {
+        for (; e < b->n && b->events[e].seq < m->gaps[i].low; e++)
+            if (b->events[e].seq < position)
+                append_range(text, b->events[e].seq, b->events[e].seq);
+        append_range(text, m->gaps[i].low, m->gaps[i].high);
+    }
+    for (; e < b->n && b->events[e].seq < position; e++)
+        append_range(text, b->events[e].seq, b->events[e].seq);
+    strbuf_append_char(text, '}');
+}
+
+/* Three arguments: position, gaps and anchor, or NULLs. */
+static int add_position(struct pg_args *a, const struct batch *b, const struct tally *t,
+                        struct outrider_error *err)
+{
+    const struct log_mark *m = b->source_data;
+    if (b->is_parked || m == NULL) {
+        outrider__pg_arg_null(a, PG_INT8);
+        outrider__pg_arg_null(a, PG_TEXT);
+        outrider__pg_arg_null(a, PG_TEXT);
+        return 0;
+    }
+    struct strbuf text;
+    const struct event *last = &b->events[t->n - 1];
+    bool is_whole = t->n == b->n, is_new = last->seq > m->before;
+    int64_t position = is_whole ? m->position : is_new ? last->seq : m->before;
+    outrider__strbuf_init(&text, (size_t)1 << 28);
+    render_gaps(b, t->n, position, &text);
+    outrider__pg_arg_int8(a, position);
+    outrider__pg_arg_text(a, strbuf_bytes(&text));
+    outrider__pg_arg_text(a, is_whole ? m->anchor : is_new ? last->id : m->anchor_before);
+    bool failed = text.failed;
+    outrider__strbuf_release(&text);
+    return failed ? outrider__fail_nomem(err) : 0;
+}
+
+static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
+                    struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    struct pg_args *a = &l->args;
+    outrider__pg_log_args(s);
+    outrider__pg_arg_int8(a, l->epoch);
+    if (add_position(a, op->batch, t, err) < 0)
+        return -1;
+    outrider__pg_arg_time(a, op->now_wall_us);
+    outrider__pg_arg_int8(a, t->delivered);
+    outrider__pg_arg_int8(a, t->expired);
+    outrider__pg_arg_int8(a, t->skipped);
+    outrider__pg_arg_int8(a, t->dead);
+    outrider__pg_arg_tid(a, l->cursor_tid);
+    return outrider__pg_request_add(&s->conn, &l->st[LOG_SAVE], a, err);
+}
+
+static int on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    int errno_value = FAILPOINT("settle.after_commit");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot settle");
+    log_of(s)->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    if (op->step > 0)
+        s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
+    pg_op_done(op);
+    return 0;
+}
+
+int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    struct batch *b = op->op->batch;
+    struct tally t = tally_of(b);
+    if (s->config->replay || t.n == 0) {
+        pg_op_done(op);
+        return 0;
+    }
+    int errno_value = FAILPOINT("settle.before_begin");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot settle");
+    if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
+        add_save(s, op->op, &t, err) < 0)
+        return -1;
+    /* How many statements change parked rows: if any, the next due time may be another. */
+    op->step = outrider__pg_parked_settle(&l->parked, &s->conn, b->events, t.n, b->is_parked,
+                                          op->op->now_wall_us, err);
+    if (op->step < 0)
+        return -1;
+    if (op->step > 0 && outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
+        return -1;
+    errno_value = FAILPOINT("settle.before_commit");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot settle");
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    int64_t removed = 0;
+    (void)n;
+    (void)err;
+    for (const char *p = PQcmdTuples(results[0]); *p >= '0' && *p <= '9'; p++)
+        removed = removed * 10 + (*p - '0');
+    op->op->removed = (uint64_t)removed;
+    op->op->more = removed > 0 && removed >= op->source->config->cleanup.batch;
+    pg_op_done(op);
+    return 0;
+}
+
+int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    op->op->removed = 0;
+    op->op->more = false;
+    if (s->config->replay || s->config->cleanup.retention_us <= 0 || !s->cat.can_delete) {
+        pg_op_done(op);
+        return 0;
+    }
+    outrider__pg_args_clear(&l->args);
+    outrider__pg_arg_str(&l->args, s->cat.table);
+    outrider__pg_arg_time(&l->args, op->op->now_wall_us - s->config->cleanup.retention_us);
+    outrider__pg_arg_int8(&l->args, s->config->cleanup.batch);
+    return outrider__pg_request(&s->conn, &l->st[LOG_CLEANUP], &l->args, on_cleaned, op, err);
+}

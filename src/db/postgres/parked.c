@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+#include "parked.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LANE_SHARE 4 /* one lane gets at most this part of a batch */
+#define SQL_CAP 16384
+
+/*
+ * In these texts $T is the table and $L the condition that a row is live,
+ * AND included; $C is the caller's list of columns with its FROM.
+ */
+static const char *const templates[PARKED_STATEMENTS] = {
+    /* arrival is given out above the sort: in the order of the batch. */
+    [PARKED_INSERT] =
+        "WITH u AS MATERIALIZED (SELECT * FROM unnest($4::int8[], $5::text[], $6::text[], "
+        "$7::text[], $8::int4[], $9::timestamptz[], $10::text[], $11::text[], $12::text[]) WITH "
+        "ORDINALITY AS u(seq, id, lane, state, attempts, next, code, origin, message, n)) "
+        "INSERT INTO $T (pipeline, outbox, parked_at, updated_at, lane, state, seq, attempts, "
+        "next_attempt_at, error_code, error_origin, error_message, id, aggregate_type, "
+        "aggregate_id, event_type, payload, headers, topic, partition_key, partition, "
+        "occurred_at, created_at, expires_at) SELECT $1::text, $2::text, $3::timestamptz, "
+        "$3::timestamptz, u.lane, u.state, u.seq, u.attempts, u.next, u.code, u.origin, "
+        "u.message, $C ORDER BY u.n",
+    [PARKED_REMOVE] = "DELETE FROM $T WHERE pipeline = $1 AND outbox = $2 AND "
+                      "arrival = ANY ($3::int8[])",
+    /* An operator may have discarded the row meanwhile. */
+    [PARKED_UPDATE] =
+        "UPDATE $T p SET state = u.state, attempts = u.attempts, next_attempt_at = u.next, "
+        "error_code = u.code, error_origin = u.origin, error_message = u.message, "
+        "updated_at = $3 FROM unnest($4::int8[], $5::text[], $6::int4[], $7::timestamptz[], "
+        "$8::text[], $9::text[], $10::text[]) AS u(arrival, state, attempts, next, code, origin, "
+        "message) WHERE p.pipeline = $1 AND p.outbox = $2 AND p.arrival = u.arrival",
+    /* The first live row of a lane is parked, no other one is. $4 NULL: all lanes. */
+    [PARKED_MEND] =
+        "WITH f AS MATERIALIZED (SELECT l.lane, (SELECT q.arrival FROM $T q WHERE q.pipeline = $1 "
+        "AND q.outbox = $2 AND q.lane = l.lane$L ORDER BY q.arrival LIMIT 1) AS first FROM "
+        "(SELECT unnest($4::text[]) AS lane UNION SELECT q.lane FROM $T q WHERE $4 IS NULL AND "
+        "q.pipeline = $1 AND q.outbox = $2) l), s AS MATERIALIZED (SELECT q.arrival, "
+        "true AS is_first FROM f JOIN $T q ON q.arrival = f.first AND q.state = 'queued' UNION ALL "
+        "SELECT q.arrival, false FROM f JOIN $T q ON q.pipeline = $1 AND q.outbox = $2 AND "
+        "q.lane = f.lane AND q.state = 'parked' AND q.arrival <> f.first) UPDATE $T p SET state = "
+        "CASE WHEN s.is_first THEN 'parked' ELSE 'queued' END, next_attempt_at = CASE WHEN "
+        "s.is_first THEN to_timestamp(0) END, updated_at = $3 FROM s WHERE p.arrival = s.arrival",
+    [PARKED_DUE] = "SELECT min(next_attempt_at) FROM $T WHERE pipeline = $1 AND outbox = $2 AND "
+                   "state = 'parked'",
+    [PARKED_ANY] = "SELECT EXISTS (SELECT FROM $T q WHERE q.pipeline = $1 AND q.outbox = $2$L)",
+    [PARKED_BLOCKED] =
+        "SELECT l.n FROM unnest($3::text[]) WITH ORDINALITY AS l(lane, n) WHERE EXISTS (SELECT "
+        "FROM $T q WHERE q.pipeline = $1 AND q.outbox = $2 AND q.lane = l.lane$L)",
+    /* $4 rows, $5 of one lane, $6 largest payload, $7 bytes of all but the last. */
+    [PARKED_FETCH] =
+        "SELECT seq, id, aggregate_type, aggregate_id, event_type, CASE WHEN size <= $6 THEN "
+        "payload END, headers, topic, partition_key, partition, occurred_at, created_at, "
+        "expires_at, size, arrival, attempts FROM (SELECT r.*, sum(least(coalesce(size, 0), $6)) "
+        "OVER (ORDER BY due, head, arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS "
+        "before FROM (SELECT q.*, octet_length(q.payload)::int8 AS size, h.next_attempt_at AS due, "
+        "h.arrival AS head FROM (SELECT arrival, lane, next_attempt_at FROM $T WHERE pipeline = $1 "
+        "AND outbox = $2 AND state = 'parked' AND next_attempt_at <= $3 ORDER BY next_attempt_at, "
+        "arrival LIMIT $4) h CROSS JOIN LATERAL (SELECT * FROM $T q WHERE q.pipeline = $1 AND "
+        "q.outbox = $2 AND q.lane = h.lane AND q.arrival >= h.arrival AND q.state <> 'dead' ORDER "
+        "BY q.arrival LIMIT $5) q ORDER BY h.next_attempt_at, h.arrival, q.arrival LIMIT $4) r) w "
+        "WHERE coalesce(before, 0) < $7 ORDER BY due, head, arrival",
+};
+
+static const char *const purposes[PARKED_STATEMENTS] = {
+    [PARKED_INSERT] = "cannot park events",
+    [PARKED_REMOVE] = "cannot remove parked events",
+    [PARKED_UPDATE] = "cannot change parked events",
+    [PARKED_MEND] = "cannot change parked events",
+    [PARKED_DUE] = "cannot read the parked events",
+    [PARKED_ANY] = "cannot read the parked events",
+    [PARKED_BLOCKED] = "cannot read the parked events",
+    [PARKED_FETCH] = "cannot read the parked events",
+};
+
+static char *expand(const char *template, const char *table, const char *live, const char *copy)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, SQL_CAP);
+    for (const char *p = template; *p != '\0'; p++) {
+        if (p[0] == '$' && (p[1] == 'T' || p[1] == 'L' || p[1] == 'C')) {
+            strbuf_append_str(&sql, p[1] == 'T' ? table : p[1] == 'L' ? live : copy);
+            p++;
+        } else {
+            strbuf_append_char(&sql, *p);
+        }
+    }
+    if (sql.failed)
+        outrider__strbuf_release(&sql);
+    return sql.data;
+}
+
+int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
+                             const struct pipeline_config *config, const char *copy_sql,
+                             struct outrider_error *err)
+{
+    const char *live = config->retry.on_dead == ON_DEAD_BLOCK ? "" : " AND q.state <> 'dead'";
+    *p = (struct pg_parked){.config = config};
+    outrider__pg_args_init(&p->args);
+    (void)snprintf(p->outbox, sizeof p->outbox, "%s", cat->table);
+    for (int i = 0; i < PARKED_STATEMENTS; i++) {
+        p->sql[i] = expand(templates[i], cat->parked_table, live, copy_sql);
+        if (p->sql[i] == NULL)
+            return outrider__fail_nomem(err);
+        p->st[i] = (struct pg_statement){.sql = p->sql[i], .what = purposes[i]};
+    }
+    return 0;
+}
+
+void outrider__pg_parked_release(struct pg_parked *p)
+{
+    if (p->config == NULL)
+        return;
+    for (int i = 0; i < PARKED_STATEMENTS; i++)
+        free(p->sql[i]);
+    outrider__pg_args_release(&p->args);
+    *p = (struct pg_parked){0};
+}
+
+/* Every statement begins with the pipeline and the outbox. */
+static struct pg_args *args_begin(struct pg_parked *p)
+{
+    outrider__pg_args_clear(&p->args);
+    outrider__pg_arg_str(&p->args, p->config->name);
+    outrider__pg_arg_str(&p->args, p->outbox);
+    return &p->args;
+}
+
+static int add(struct pg_parked *p, struct pg_conn *c, enum pg_parked_statement which,
+               struct outrider_error *err)
+{
+    return outrider__pg_request_add(c, &p->st[which], &p->args, err);
+}
+
+/* Without order every event is a lane of its own. */
+static struct bytes lane_of(const struct pg_parked *p, const struct event *e)
+{
+    return p->config->ordered ? event_key(e) : e->id;
+}
+
+static bool is_kept(const struct event *e)
+{
+    return e->outcome == OUTCOME_PARKED || e->outcome == OUTCOME_DEAD ||
+           (e->outcome == OUTCOME_QUEUED && !e->is_parked);
+}
+
+static bool is_removed(const struct event *e)
+{
+    return e->is_parked && (e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_EXPIRED ||
+                            e->outcome == OUTCOME_SKIPPED);
+}
+
+static struct bytes state_of(const struct event *e)
+{
+    return bytes_str(e->outcome == OUTCOME_DEAD     ? "dead"
+                     : e->outcome == OUTCOME_PARKED ? "parked"
+                                                    : "queued");
+}
+
+static struct bytes code_of(const struct event *e)
+{
+    return e->failure != NULL ? bytes_str(outrider_code_name(e->failure->code)) : BYTES_NULL;
+}
+
+static struct bytes origin_of(const struct event *e)
+{
+    return e->failure != NULL ? bytes_str(e->failure->origin) : BYTES_NULL;
+}
+
+/* What a receiver said may be cut in the middle of a character, or no text at all. */
+static struct bytes message_of(const struct event *e)
+{
+    if (e->failure == NULL)
+        return BYTES_NULL;
+    struct bytes text = bytes_str(e->failure->message);
+    size_t good = 0;
+    while (good < text.len) {
+        size_t n = outrider__utf8_length(text.data + good, text.len - good);
+        if (n == 0)
+            break;
+        good += n;
+    }
+    return bytes_of(text.data, good);
+}
+
+typedef bool event_test(const struct event *e);
+
+static void array_of_texts(struct pg_args *a, const struct event *events, size_t n,
+                           event_test *wanted, struct bytes (*text)(const struct event *e))
+{
+    outrider__pg_array_begin(a, PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        if (wanted(&events[i]))
+            outrider__pg_array_text(a, text(&events[i]));
+    outrider__pg_array_end(a);
+}
+
+static void array_of_attempts(struct pg_args *a, const struct event *events, size_t n)
+{
+    outrider__pg_array_begin(a, PG_INT4);
+    for (size_t i = 0; i < n; i++)
+        if (is_kept(&events[i]))
+            outrider__pg_array_int4(a, (int32_t)events[i].attempts);
+    outrider__pg_array_end(a);
+}
+
+static void array_of_times(struct pg_args *a, const struct event *events, size_t n)
+{
+    outrider__pg_array_begin(a, PG_TIMESTAMPTZ);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_kept(&events[i]))
+            continue;
+        if (events[i].outcome == OUTCOME_PARKED)
+            outrider__pg_array_time(a, events[i].next_attempt_us);
+        else
+            outrider__pg_array_null(a);
+    }
+    outrider__pg_array_end(a);
+}
+
+static void array_of_rows(struct pg_args *a, const struct event *events, size_t n,
+                          event_test *wanted, bool is_parked)
+{
+    outrider__pg_array_begin(a, PG_INT8);
+    for (size_t i = 0; i < n; i++)
+        if (wanted(&events[i]))
+            outrider__pg_array_int8(a, is_parked ? events[i].row : events[i].seq);
+    outrider__pg_array_end(a);
+}
+
+static struct bytes id_of(const struct event *e)
+{
+    return e->id;
+}
+
+static void array_of_lanes(struct pg_parked *p, const struct event *events, size_t n,
+                           bool with_removed)
+{
+    outrider__pg_array_begin(&p->args, PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        if (is_kept(&events[i]) || (with_removed && is_removed(&events[i])))
+            outrider__pg_array_text(&p->args, lane_of(p, &events[i]));
+    outrider__pg_array_end(&p->args);
+}
+
+static void array_of_failures(struct pg_args *a, const struct event *events, size_t n)
+{
+    array_of_texts(a, events, n, is_kept, code_of);
+    array_of_texts(a, events, n, is_kept, origin_of);
+    array_of_texts(a, events, n, is_kept, message_of);
+}
+
+static int add_insert(struct pg_parked *p, struct pg_conn *c, const struct event *events, size_t n,
+                      int64_t now_us, struct outrider_error *err)
+{
+    struct pg_args *a = args_begin(p);
+    outrider__pg_arg_time(a, now_us);
+    array_of_rows(a, events, n, is_kept, false);
+    array_of_texts(a, events, n, is_kept, id_of);
+    array_of_lanes(p, events, n, false);
+    array_of_texts(a, events, n, is_kept, state_of);
+    array_of_attempts(a, events, n);
+    array_of_times(a, events, n);
+    array_of_failures(a, events, n);
+    return add(p, c, PARKED_INSERT, err);
+}
+
+static int add_update(struct pg_parked *p, struct pg_conn *c, const struct event *events, size_t n,
+                      int64_t now_us, struct outrider_error *err)
+{
+    struct pg_args *a = args_begin(p);
+    outrider__pg_arg_time(a, now_us);
+    array_of_rows(a, events, n, is_kept, true);
+    array_of_texts(a, events, n, is_kept, state_of);
+    array_of_attempts(a, events, n);
+    array_of_times(a, events, n);
+    array_of_failures(a, events, n);
+    return add(p, c, PARKED_UPDATE, err);
+}
+
+static size_t count(const struct event *events, size_t n, event_test *wanted)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        k += wanted(&events[i]);
+    return k;
+}
+
+int outrider__pg_parked_settle(struct pg_parked *p, struct pg_conn *c, const struct event *events,
+                               size_t n, bool is_parked, int64_t now_us, struct outrider_error *err)
+{
+    int added = 0;
+    bool keeps = count(events, n, is_kept) > 0, removes = count(events, n, is_removed) > 0;
+    if (removes) {
+        struct pg_args *a = args_begin(p);
+        array_of_rows(a, events, n, is_removed, true);
+        if (add(p, c, PARKED_REMOVE, err) < 0)
+            return -1;
+        added++;
+    }
+    if (keeps) {
+        if ((is_parked ? add_update : add_insert)(p, c, events, n, now_us, err) < 0)
+            return -1;
+        added++;
+    }
+    if (added == 0)
+        return 0;
+    struct pg_args *a = args_begin(p);
+    outrider__pg_arg_time(a, now_us);
+    array_of_lanes(p, events, n, true);
+    return add(p, c, PARKED_MEND, err) < 0 ? -1 : added + 1;
+}
+
+int outrider__pg_parked_add_mend(struct pg_parked *p, struct pg_conn *c, int64_t now_us,
+                                 struct outrider_error *err)
+{
+    struct pg_args *a = args_begin(p);
+    outrider__pg_arg_time(a, now_us);
+    outrider__pg_arg_null(a, PG_TEXT_ARRAY);
+    return add(p, c, PARKED_MEND, err);
+}
+
+int outrider__pg_parked_add_due(struct pg_parked *p, struct pg_conn *c, struct outrider_error *err)
+{
+    (void)args_begin(p);
+    return add(p, c, PARKED_DUE, err);
+}
+
+int64_t outrider__pg_parked_due_us(const PGresult *r)
+{
+    return outrider__pg_get_time(r, 0, 0, CLOCK_NEVER);
+}
+
+int outrider__pg_parked_add_any(struct pg_parked *p, struct pg_conn *c, struct outrider_error *err)
+{
+    (void)args_begin(p);
+    return add(p, c, PARKED_ANY, err);
+}
+
+int outrider__pg_parked_add_blocked(struct pg_parked *p, struct pg_conn *c, const struct batch *b,
+                                    struct outrider_error *err)
+{
+    struct pg_args *a = args_begin(p);
+    outrider__pg_array_begin(a, PG_TEXT);
+    for (size_t i = 0; i < b->n; i++)
+        outrider__pg_array_text(a, lane_of(p, &b->events[i]));
+    outrider__pg_array_end(a);
+    return add(p, c, PARKED_BLOCKED, err);
+}
+
+int outrider__pg_parked_apply_blocked(struct batch *b, const PGresult *r,
+                                      struct outrider_error *err)
+{
+    for (int i = 0; i < PQntuples(r); i++) {
+        int64_t n = outrider__pg_get_int(r, i, 0, 0);
+        if (n < 1 || (size_t)n > b->n)
+            return outrider__fail(err, OUTRIDER_DB, OUTRIDER_RETRY, "unexpected answer");
+        b->events[n - 1].is_blocked = true;
+    }
+    return 0;
+}
+
+int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const struct batch *b,
+                                  int64_t now_us, struct outrider_error *err)
+{
+    struct pg_args *a = args_begin(p);
+    outrider__pg_arg_time(a, now_us);
+    outrider__pg_arg_int8(a, (int64_t)b->capacity);
+    outrider__pg_arg_int8(a, (int64_t)(b->capacity / LANE_SHARE + 1));
+    outrider__pg_arg_int8(a, p->config->source.max_payload);
+    outrider__pg_arg_int8(a, (int64_t)b->max_bytes);
+    return add(p, c, PARKED_FETCH, err);
+}
+
+int outrider__pg_parked_fill(struct pg_parked *p, struct batch *b, const PGresult *r,
+                             struct outrider_error *err)
+{
+    b->is_parked = true;
+    for (int i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
+        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)p->config->source.max_payload);
+        if (e == NULL)
+            return outrider__fail_nomem(err);
+        e->is_parked = true;
+        e->row = outrider__pg_get_int(r, i, EV_COLUMNS, 0);
+        e->attempts = (uint32_t)outrider__pg_get_int(r, i, EV_COLUMNS + 1, 0);
+    }
+    return 0;
+}

@@ -1,0 +1,67 @@
+-- What every layout needs beside the outbox. Version 1.
+CREATE TABLE IF NOT EXISTS outrider_schema (
+    version integer NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row for each pipeline and outbox. gaps are seqs below position that may
+-- still be filled; anchor_id is the id of the row at position: if that row is
+-- no longer there, history was rewritten. epoch counts take-overs.
+CREATE TABLE IF NOT EXISTS outrider_cursor (
+    pipeline text NOT NULL,
+    outbox text NOT NULL,
+    sink text NOT NULL DEFAULT '',
+    position bigint NOT NULL DEFAULT 0,
+    gaps int8multirange NOT NULL DEFAULT '{}',
+    anchor_id text,
+    epoch bigint NOT NULL DEFAULT 0,
+    on_dead text NOT NULL DEFAULT 'skip',
+    system_id bigint,
+    timeline integer,
+    settled_at timestamptz,
+    delivered_total bigint NOT NULL DEFAULT 0,
+    expired_total bigint NOT NULL DEFAULT 0,
+    skipped_total bigint NOT NULL DEFAULT 0,
+    dead_total bigint NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pipeline, outbox)
+) WITH (fillfactor = 10);
+
+-- Events that failed, those that queue behind them, and dead letters: copies,
+-- so that clean-up of the outbox need not know of them. The first live row of
+-- a lane is 'parked' with the time of its next attempt, those behind it are
+-- 'queued' without one.
+CREATE TABLE IF NOT EXISTS outrider_parked (
+    arrival bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    pipeline text NOT NULL,
+    outbox text NOT NULL,
+    lane text NOT NULL,
+    state text NOT NULL CHECK (state IN ('parked', 'queued', 'dead')),
+    seq bigint NOT NULL,
+    id text,
+    aggregate_type text,
+    aggregate_id text,
+    event_type text,
+    payload bytea,
+    headers text,
+    topic text,
+    partition_key text,
+    partition integer,
+    occurred_at timestamptz,
+    created_at timestamptz,
+    expires_at timestamptz,
+    attempts integer NOT NULL DEFAULT 0,
+    next_attempt_at timestamptz,
+    error_code text,
+    error_origin text,
+    error_message text,
+    parked_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS outrider_parked_due ON outrider_parked (pipeline, outbox, next_attempt_at) WHERE state = 'parked';
+CREATE INDEX IF NOT EXISTS outrider_parked_lane ON outrider_parked (pipeline, outbox, lane, arrival);
+CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, outbox, lane, arrival) WHERE state <> 'dead';
+CREATE INDEX IF NOT EXISTS outrider_parked_first ON outrider_parked (pipeline, outbox, lane) WHERE state = 'parked';
+CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
+
+INSERT INTO outrider_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT FROM outrider_schema);

@@ -1,0 +1,23 @@
+-- Two roles without login, to be granted to the application's user and to the
+-- relay's: GRANT outrider_writer TO app; GRANT outrider_relay TO relay;
+DO $outrider$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'outrider_writer') THEN
+        CREATE ROLE outrider_writer NOLOGIN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'outrider_relay') THEN
+        CREATE ROLE outrider_relay NOLOGIN;
+    END IF;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+END
+$outrider$;
+GRANT USAGE ON SCHEMA @SCHEMA@ TO outrider_writer, outrider_relay;
+GRANT INSERT ON @SCHEMA@.outbox TO outrider_writer;
+GRANT SELECT (id) ON @SCHEMA@.outbox TO outrider_writer;
+REVOKE EXECUTE ON FUNCTION @SCHEMA@.outbox_enqueue FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION @SCHEMA@.outbox_enqueue TO outrider_writer;
+GRANT SELECT, DELETE ON @SCHEMA@.outbox TO outrider_relay;
+GRANT SELECT ON SEQUENCE @SCHEMA@.outbox_seq_seq TO outrider_relay;
+GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_cursor TO outrider_relay;
+GRANT SELECT, INSERT, UPDATE, DELETE ON @SCHEMA@.outrider_parked TO outrider_relay;
+GRANT SELECT ON @SCHEMA@.outrider_schema TO outrider_relay;

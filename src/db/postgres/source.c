@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* The PostgreSQL source: its life from connecting to being active. */
+#include "source.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/failpoint.h"
+#include "base/url.h"
+#include "client.h"
+#include "postgres.h"
+#include "source_status.h"
+
+static const struct pg_layout *const layouts[] = {&outrider__pg_layout_status,
+                                                  &outrider__pg_layout_log};
+
+void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(s->base.warning, sizeof s->base.warning, fmt, ap);
+    va_end(ap);
+    s->base.warnings++;
+}
+
+static const char *table_of(const struct pipeline_config *config)
+{
+    return config->source.tables.n > 0 ? config->source.tables.items[0] : "outbox";
+}
+
+static void describe(struct pg_source *s)
+{
+    struct arena arena;
+    struct bytes text = BYTES_NULL;
+    outrider__arena_init(&arena, 1024);
+    if (outrider__url_redact(bytes_str(s->config->source.url), &arena, &text) == 0)
+        (void)snprintf(s->base.description, sizeof s->base.description, "%.*s", (int)text.len,
+                       text.data);
+    outrider__arena_release(&arena);
+}
+
+static int pg_open(struct source *base, const struct pipeline_config *config, struct instant now,
+                   struct outrider_error *err)
+{
+    struct pg_source *s = pg_source_of(base);
+    s->config = config;
+    s->now = now;
+    s->started_us = now.mono_us;
+    base->parked_due_us = CLOCK_NEVER;
+    describe(s);
+    int errno_value = FAILPOINT("postgres.open");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot open the source");
+    if (config->source.mode == MODE_CDC)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "this build reads postgresql: sources with mode poll only");
+    s->phase = PHASE_CONNECT;
+    base->wake_us = now.mono_us;
+    return outrider__pg_connect(&s->conn, config->source.url, config->name,
+                                config->source.connect_timeout_us, now, err);
+}
+
+static int choose_layout(struct pg_source *s, struct outrider_error *err)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        if (!layouts[i]->reads(&s->cat, s->config))
+            continue;
+        s->layout = layouts[i];
+        return 0;
+    }
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                          "%s is no outbox that can be read: it has neither a sequence nor a mark",
+                          s->cat.table);
+}
+
+static int read_catalog(struct pg_source *s, struct outrider_error *err);
+
+static int on_companions(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    return read_catalog(ctx, err);
+}
+
+/* An adopted table has none of ours beside it at first: they are made, once. */
+static int make_companions(struct pg_source *s, struct outrider_error *err)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, 65536);
+    outrider__pg_adopt_companions_sql(&s->cat, &sql);
+    if (sql.failed) {
+        outrider__strbuf_release(&sql);
+        return outrider__fail_nomem(err);
+    }
+    free(s->companions_sql);
+    s->companions_sql = sql.data;
+    s->st_companions = (struct pg_statement){
+        .sql = sql.data, .what = "cannot make outrider_cursor and outrider_parked (outrider init)"};
+    return outrider__pg_request(&s->conn, &s->st_companions, NULL, on_companions, s, err);
+}
+
+static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    char place[160];
+    (void)n;
+    outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
+    s->conn.is_pooled = PQbackendPID(s->conn.pg) != s->cat.backend_pid;
+    outrider__pg_place(s->conn.pg, place, sizeof place);
+    bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
+    if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
+        outrider__pg_adopt_reads(&s->cat, s->config))
+        return make_companions(s, err);
+    if (outrider__pg_catalog_check(&s->cat, place, err) < 0 || choose_layout(s, err) < 0)
+        return -1;
+    outrider__pg_leader_init(&s->leader, &s->cat, s->config->name);
+    s->phase = PHASE_LOCK;
+    return 0;
+}
+
+static int read_catalog(struct pg_source *s, struct outrider_error *err)
+{
+    struct pg_args args;
+    s->st_catalog =
+        (struct pg_statement){.sql = outrider__pg_catalog_sql, .what = "cannot read the catalogue"};
+    outrider__pg_args_init(&args);
+    outrider__pg_arg_str(&args, table_of(s->config));
+    s->phase = PHASE_CATALOG;
+    int rc = outrider__pg_request(&s->conn, &s->st_catalog, &args, on_catalog, s, err);
+    outrider__pg_args_release(&args);
+    return rc;
+}
+
+static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    return read_catalog(ctx, err);
+}
+
+void outrider__pg_source_activate(struct pg_source *s)
+{
+    s->phase = PHASE_ACTIVE;
+    s->base.active = true;
+    s->base.ready = true;
+    s->base.waiting_for[0] = '\0';
+}
+
+static int take_lock(struct pg_source *s, struct outrider_error *err)
+{
+    bool needs_lock = s->layout->needs_lock == NULL || s->layout->needs_lock(s);
+    if (!s->config->replay && needs_lock && !s->leader.is_held) {
+        if (outrider__pg_leader_try(&s->leader, &s->conn, s->now, err) < 0)
+            return -1;
+        (void)snprintf(s->base.waiting_for, sizeof s->base.waiting_for, "%s",
+                       s->leader.waiting_for);
+        s->base.wake_us = s->leader.ask_us;
+        if (!s->leader.is_held)
+            return 0;
+    }
+    s->phase = PHASE_BEGIN;
+    s->base.wake_us = CLOCK_NEVER;
+    return s->layout->begin(s, err);
+}
+
+/* One step towards being active, or the layout's own work once it is. */
+static int advance(struct pg_source *s, struct outrider_error *err)
+{
+    switch (s->phase) {
+    case PHASE_CONNECT:
+        s->base.wake_us = s->conn.deadline_us;
+        if (s->conn.state != PG_UP)
+            return 0;
+        s->phase = PHASE_SESSION;
+        s->base.wake_us = CLOCK_NEVER;
+        return outrider__pg_session(&s->conn, on_session, s, err);
+    case PHASE_LOCK:
+        return take_lock(s, err);
+    case PHASE_ACTIVE:
+        return s->layout->tick(s, s->now, err);
+    default:
+        return 0;
+    }
+}
+
+static int pg_start(struct source *base, struct source_op *op, struct outrider_error *err)
+{
+    struct pg_source *s = pg_source_of(base);
+    if (!base->active || s->n_ops == PG_OPS_MAX)
+        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is not active",
+                              s->config->name);
+    struct pg_op *slot = &s->ops[(s->first_op + s->n_ops) % PG_OPS_MAX];
+    *slot = (struct pg_op){.source = s, .op = op};
+    s->n_ops++;
+    base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
+    return s->layout->start(s, slot, err);
+}
+
+static struct source_op *take_done(struct pg_source *s)
+{
+    struct pg_op *slot = &s->ops[s->first_op];
+    if (s->n_ops == 0 || !slot->is_done)
+        return NULL;
+    s->first_op = (s->first_op + 1) % PG_OPS_MAX;
+    s->n_ops--;
+    return slot->op;
+}
+
+static int pg_poll(struct source *base, struct instant now, struct source_op **ret_done,
+                   struct outrider_error *err)
+{
+    struct pg_source *s = pg_source_of(base);
+    s->now = now;
+    *ret_done = take_done(s);
+    if (*ret_done != NULL)
+        return 0;
+    if (outrider__pg_poll(&s->conn, now, err) < 0 || advance(s, err) < 0)
+        return -1;
+    *ret_done = take_done(s);
+    return 0;
+}
+
+static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
+{
+    return outrider__pg_fds(&pg_source_of(base)->conn, ret_fds, max);
+}
+
+static void pg_close(struct source *base)
+{
+    struct pg_source *s = pg_source_of(base);
+    base->active = base->ready = false;
+    if (s->layout != NULL)
+        s->layout->close(s);
+    s->layout = NULL;
+    outrider__pg_close(&s->conn);
+    free(s->companions_sql);
+    s->companions_sql = NULL;
+    s->n_ops = 0;
+}
+
+const struct source_ops outrider__source_postgres = {
+    .scheme = "postgresql",
+    .size = sizeof(struct pg_source),
+    .open = pg_open,
+    .start = pg_start,
+    .poll = pg_poll,
+    .fds = pg_fds,
+    .close = pg_close,
+};

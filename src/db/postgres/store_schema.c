@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* init: the SQL is put together from the .sql files, run in one transaction. */
+#include "store.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "schema_companions.sql.h"
+#include "schema_function.sql.h"
+#include "schema_log.sql.h"
+#include "schema_roles.sql.h"
+#include "schema_status.sql.h"
+#include "store_schema.h"
+
+#define DAY_S 86400
+#define DAYS_AHEAD 7
+#define MONTHS_AHEAD 3
+
+static const char *const payloads[] = {"jsonb", "text", "bytea"};
+
+int outrider__pg_schema_payload(const struct init_options *o, const char **ret_type,
+                                struct outrider_error *err)
+{
+    const char *asked = o->payload != NULL ? o->payload : "jsonb";
+    for (size_t i = 0; i < sizeof payloads / sizeof *payloads; i++) {
+        if (strcmp(asked, payloads[i]) == 0) {
+            *ret_type = payloads[i];
+            return 0;
+        }
+    }
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "unknown payload form '%s'; there are jsonb, text and bytea", asked);
+}
+
+void outrider__pg_schema_expand(struct strbuf *sql, const char *template,
+                                const struct pg_schema_value *values, size_t n)
+{
+    for (const char *p = template; *p != '\0'; p++) {
+        size_t i = 0, len = 0;
+        for (; *p == '@' && i < n; i++) {
+            len = strlen(values[i].name);
+            if (strncmp(p + 1, values[i].name, len) == 0 && p[len + 1] == '@')
+                break;
+        }
+        if (*p != '@' || i == n) {
+            strbuf_append_char(sql, *p);
+            continue;
+        }
+        strbuf_append_str(sql, values[i].value);
+        p += len + 1;
+    }
+}
+
+/* [from, to) of the i-th day or month from today on. */
+static void bounds(bool is_month, int i, struct tm *ret_from, struct tm *ret_to)
+{
+    time_t now = time(NULL);
+    struct tm today;
+    (void)gmtime_r(&now, &today);
+    for (int k = 0; k < 2; k++) {
+        struct tm t = {.tm_year = today.tm_year,
+                       .tm_mon = today.tm_mon + (is_month ? i + k : 0),
+                       .tm_mday = is_month ? 1 : today.tm_mday + i + k};
+        time_t at = timegm(&t);
+        (void)gmtime_r(&at, k == 0 ? ret_from : ret_to);
+    }
+}
+
+void outrider__pg_schema_partitions(struct strbuf *sql, const char *root, const char *name,
+                                    bool is_month)
+{
+    int n = is_month ? MONTHS_AHEAD : DAYS_AHEAD;
+    char from[32], to[32], suffix[32];
+    struct tm a, b;
+    for (int i = 0; i <= n; i++) {
+        bounds(is_month, i, &a, &b);
+        (void)strftime(from, sizeof from, "%Y-%m-%d 00:00:00+00", &a);
+        (void)strftime(to, sizeof to, "%Y-%m-%d 00:00:00+00", &b);
+        (void)strftime(suffix, sizeof suffix, is_month ? "%Y%m" : "%Y%m%d", &a);
+        outrider__strbuf_appendf(sql,
+                                 "CREATE TABLE IF NOT EXISTS %s_p%s PARTITION OF %s FOR VALUES "
+                                 "FROM ('%s') TO ('%s');\n",
+                                 name, suffix, root, from, to);
+    }
+    outrider__strbuf_appendf(
+        sql, "CREATE TABLE IF NOT EXISTS %s_default PARTITION OF %s DEFAULT;\n", name, root);
+}
+
+static int append_outbox(struct strbuf *sql, const char *template, const char *keys,
+                         const struct init_options *o, const char *payload,
+                         struct outrider_error *err)
+{
+    struct strbuf partitions;
+    outrider__strbuf_init(&partitions, 65536);
+    if (o->partition != NULL)
+        outrider__pg_schema_partitions(&partitions, "outbox", "outbox",
+                                       strcmp(o->partition, "month") == 0);
+    const struct pg_schema_value values[] = {
+        {"PAYLOAD", payload},
+        {"KEYS", keys},
+        {"PARTITION", o->partition != NULL ? " PARTITION BY RANGE (created_at)" : ""},
+        {"PARTITIONS", strbuf_cstr(&partitions)},
+    };
+    outrider__pg_schema_expand(sql, template, values, sizeof values / sizeof *values);
+    bool failed = partitions.failed;
+    outrider__strbuf_release(&partitions);
+    return failed ? outrider__fail_nomem(err) : 0;
+}
+
+static int append_log(struct strbuf *sql, const struct init_options *o, const char *payload,
+                      struct outrider_error *err)
+{
+    return append_outbox(sql, sql_schema_log,
+                         o->partition != NULL
+                             ? "PRIMARY KEY (seq, created_at)"
+                             : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)",
+                         o, payload, err);
+}
+
+static int append_status(struct strbuf *sql, const struct init_options *o, const char *payload,
+                         struct outrider_error *err)
+{
+    return append_outbox(sql, sql_schema_status,
+                         o->partition != NULL ? "PRIMARY KEY (id, created_at)" : "PRIMARY KEY (id)",
+                         o, payload, err);
+}
+
+static const struct layout_schema {
+    const char *name;
+    int (*append)(struct strbuf *sql, const struct init_options *o, const char *payload,
+                  struct outrider_error *err);
+} layouts[] = {
+    {"log", append_log},
+    {"status", append_status},
+};
+
+/* What the server says that the SQL depends on. */
+struct circumstances {
+    char schema[PG_NAME_MAX]; /* quoted */
+    bool has_outbox, is_ours; /* an outbox that somebody else made is left alone */
+    const char *payload;      /* of an outbox that is there already */
+    bool may_make_roles, has_roles;
+    int64_t version;
+};
+
+static int look_around(struct pg_store *s, struct circumstances *c, struct outrider_error *err)
+{
+    PGresult *r;
+    if (outrider__pg_store_catalog(s, err) < 0)
+        return -1;
+    c->has_outbox = s->cat.oid != 0;
+    c->is_ours = s->cat.has_seq && !s->cat.has_mark;
+    c->payload = s->cat.payload_type == PG_JSONB   ? "jsonb"
+                 : s->cat.payload_type == PG_BYTEA ? "bytea"
+                 : s->cat.payload_type == PG_TEXT  ? "text"
+                                                   : NULL;
+    if (outrider__pg_store_query(
+            s,
+            "SELECT quote_ident(current_schema()), (SELECT rolsuper OR rolcreaterole FROM pg_roles "
+            "WHERE rolname = current_user), (SELECT count(*) = 2 FROM pg_roles WHERE rolname IN "
+            "('outrider_writer', 'outrider_relay')), to_regclass('outrider_schema') IS NOT NULL",
+            NULL, "cannot read the catalogue", &r, err) < 0)
+        return -1;
+    bool is_nowhere = PQgetisnull(r, 0, 0);
+    (void)snprintf(c->schema, sizeof c->schema, "%s", outrider__pg_get_str(r, 0, 0));
+    c->may_make_roles = outrider__pg_get_bool(r, 0, 1);
+    c->has_roles = outrider__pg_get_bool(r, 0, 2);
+    bool has_version = outrider__pg_get_bool(r, 0, 3);
+    PQclear(r);
+    if (is_nowhere)
+        return outrider__fail(
+            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+            "no schema of the search path exists; create one, or set search_path");
+    c->version = 0;
+    if (has_version) {
+        if (outrider__pg_store_query(s, "SELECT max(version)::int8 FROM outrider_schema", NULL,
+                                     "cannot read the schema's version", &r, err) < 0)
+            return -1;
+        c->version = outrider__pg_get_int(r, 0, 0, 0);
+        PQclear(r);
+    }
+    if (c->version > PG_SCHEMA_VERSION)
+        return outrider__fail(err, OUTRIDER_SCHEMA_NEWER, OUTRIDER_STOP,
+                              "the schema has version %lld, this program knows %d; use a newer one",
+                              (long long)c->version, PG_SCHEMA_VERSION);
+    return 0;
+}
+
+/* Rows that carry their state are changed by the relay. */
+static void append_roles(struct strbuf *sql, const struct pg_schema_value *values,
+                         const char *layout)
+{
+    outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
+    if (strcmp(layout, "status") == 0)
+        outrider__pg_schema_expand(
+            sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n", values, 2);
+}
+
+static int compose(const struct init_options *o, const struct circumstances *c, struct strbuf *sql,
+                   struct outrider_error *err)
+{
+    const char *payload, *layout = o->layout != NULL ? o->layout : "log";
+    size_t i = 0, n = sizeof layouts / sizeof *layouts;
+    if (outrider__pg_schema_payload(o, &payload, err) < 0)
+        return -1;
+    if (c->payload != NULL)
+        payload = c->payload;
+    while (i < n && strcmp(layouts[i].name, layout) != 0)
+        i++;
+    if (i == n)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "unknown layout '%s'", layout);
+    if (o->partition != NULL && strcmp(o->partition, "day") != 0 &&
+        strcmp(o->partition, "month") != 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "unknown partition '%s'; there are day and month", o->partition);
+    const struct pg_schema_value values[] = {{"PAYLOAD", payload}, {"SCHEMA", c->schema}};
+    bool is_foreign = c->has_outbox && !c->is_ours;
+    /* Two at once: the second waits, and then finds everything there. */
+    strbuf_append_str(sql, "BEGIN;\nSET LOCAL client_min_messages = warning;\n"
+                           "SELECT pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n");
+    if (!is_foreign && layouts[i].append(sql, o, payload, err) < 0)
+        return -1;
+    strbuf_append_str(sql, sql_schema_companions);
+    if (!is_foreign) {
+        outrider__pg_schema_expand(sql, sql_schema_function, values, 2);
+        if (c->may_make_roles || c->has_roles)
+            append_roles(sql, values, layout);
+        else
+            strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
+                                   "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "
+                                   "and run `outrider init` again for their rights.\n");
+    }
+    strbuf_append_str(sql, "COMMIT;\n");
+    return sql->failed ? outrider__fail_nomem(err) : 0;
+}
+
+int outrider__pg_store_init(struct store *base, const struct init_options *o,
+                            struct strbuf *ret_sql, struct outrider_error *err)
+{
+    struct pg_store *s = pg_store_of(base);
+    struct circumstances c = {0};
+    struct strbuf sql;
+    if (look_around(s, &c, err) < 0)
+        return -1;
+    outrider__strbuf_init(&sql, 1 << 20);
+    int rc = compose(o, &c, &sql, err);
+    if (rc == 0 && ret_sql != NULL)
+        outrider__strbuf_append(ret_sql, strbuf_bytes(&sql));
+    if (rc == 0 && !o->dry_run) {
+        rc = outrider__pg_store_exec(s, strbuf_cstr(&sql), "cannot make the outbox", err);
+        if (rc < 0)
+            (void)outrider__pg_store_exec(s, "ROLLBACK", "cannot roll back", NULL);
+    }
+    outrider__strbuf_release(&sql);
+    return rc;
+}

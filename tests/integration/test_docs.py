@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Every shell block of the README and the guides runs, in order, as it stands."""
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(os.environ["OUTRIDER_SOURCE"])
+BUILD = pathlib.Path(os.environ["OUTRIDER_BUILD"])
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+REFERENCE = ROOT / "docs/reference/commands.md"
+# What the examples of the reference take for granted.
+SETTING = """
+outrider init --db sqlite:shop.db
+outrider put --db sqlite:shop.db --aggregate-type order --aggregate-id 1 --type OrderCreated --payload '{}'
+outrider relay --from sqlite:shop.db --to file:events --name orders --once
+echo '{"aggregate_type":"a","aggregate_id":"1","event_type":"T","payload":{}}' > events.jsonl
+printf 'pipelines:\n- source: {url: "sqlite:shop.db"}\n  sink: {url: "null:"}\n' > outrider.yaml
+"""
+
+
+def pages():
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in found if page != REFERENCE]
+
+
+def is_endless(line):
+    return line.endswith(" -f") or (line.startswith("outrider relay") and "--once" not in line)
+
+
+class Docs(unittest.TestCase):
+    def run_script(self, script, what):
+        env = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", NO_COLOR="1")
+        with tempfile.TemporaryDirectory() as directory:
+            done = subprocess.run(["bash", "-c", "set -euo pipefail\n" + script], cwd=directory,
+                                  env=env, timeout=120, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, f"{what}:\n{done.stdout}\n{done.stderr}")
+
+    def test_every_example_of_the_reference_runs(self):
+        lines = [line for block in BLOCK.findall(REFERENCE.read_text())
+                 for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+        self.assertGreater(len(lines), 10)
+        for line in lines:
+            if is_endless(line):
+                # Runs until it is told to stop; having to be told is what must not fail.
+                line = f"rc=0; timeout -s TERM 2 {line} || rc=$?; test $rc -eq 124"
+            with self.subTest(line=line):
+                self.run_script(SETTING + line, line)
+
+    def test_every_command_in_the_documents_runs(self):
+        total = 0
+        for page in pages():
+            with self.subTest(page=str(page.relative_to(ROOT))):
+                blocks = BLOCK.findall(page.read_text())
+                self.run_script("\n".join(blocks), page)
+                total += len(blocks)
+        self.assertGreater(total, 10)
+
+    def test_every_link_between_the_documents_leads_somewhere(self):
+        for page in [*pages(), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
+            for target in LINK.findall(page.read_text()):
+                if "://" in target:
+                    continue
+                with self.subTest(page=page.name, target=target):
+                    self.assertTrue((page.parent / target).exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
