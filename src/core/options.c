@@ -52,9 +52,8 @@ static const struct option table[] = {
     {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "mark", .values = "mark|delete",
      .text = "Layout status: whether a published row is marked, or removed at once."},
 
-#define X(role, name, what)                                                                              \
-    {"map." name, OPTION_STRING, AT(map.columns[ROLE_##role]),                                            \
-     .text = "Column of an existing outbox table: " what "; found by its name where nothing is set, - means none."},
+#define X(role, name, what) \
+    {"map." name, OPTION_STRING, AT(map.columns[ROLE_##role]), .example = name, .text = "Column of " what "."},
     COLUMN_ROLES(X)
 #undef X
     {"map.status_values", OPTION_MAP, AT(map.status_values), .initial = "{}",

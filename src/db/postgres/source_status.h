@@ -64,8 +64,12 @@ struct status_table {
 struct status_flight {
     struct batch *batch; /* NULL: the slot is free */
     struct status_table *table;
+    bool has_copies; /* outrider_parked knows some of its rows */
     char owner[STATUS_OWNER_SIZE];
 };
+
+/* What a fetch returns behind an event's columns. */
+enum status_column { STATUS_ATTEMPTS = EV_COLUMNS, STATUS_CLAIM, STATUS_HAS_COPY };
 
 struct status_source {
     struct pg_source *s;

@@ -81,7 +81,7 @@ static int release_rest(struct status_source *d, const PGresult *r, int first,
     outrider__pg_arg_str(&d->args, d->fetching.owner);
     outrider__pg_array_begin(&d->args, PG_INT8);
     for (int i = first; i < PQntuples(r); i++)
-        outrider__pg_array_int8(&d->args, outrider__pg_get_int(r, i, EV_COLUMNS + 1, 0));
+        outrider__pg_array_int8(&d->args, outrider__pg_get_int(r, i, STATUS_CLAIM, 0));
     outrider__pg_array_end(&d->args);
     return outrider__pg_request(&d->s->conn, &t->st[ST_RELEASE], &d->args, NULL, NULL, err);
 }
@@ -102,8 +102,9 @@ static int fill(struct status_source *d, const PGresult *r, struct outrider_erro
         struct event *e = outrider__pg_row(b, r, i, 0, max);
         if (e == NULL)
             return outrider__fail_nomem(err);
-        e->attempts = (uint32_t)outrider__pg_get_int(r, i, EV_COLUMNS, 0);
-        e->row = outrider__pg_get_int(r, i, EV_COLUMNS + 1, 0);
+        e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
+        e->row = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
+        d->fetching.has_copies |= outrider__pg_get_bool(r, i, STATUS_HAS_COPY);
         if (bytes_is_null(e->aggregate_type))
             e->aggregate_type = bytes_str(d->fetching.table->a.map.aggregate_type);
         if (bytes_is_null(e->event_type))

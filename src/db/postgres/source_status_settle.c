@@ -10,7 +10,7 @@
 
 #include "base/failpoint.h"
 
-enum group { GROUP_PUBLISHED, GROUP_CHANGED, GROUP_PARKED, GROUP_RETRIED };
+enum group { GROUP_PUBLISHED, GROUP_CHANGED, GROUP_PARKED, GROUP_TRIED };
 
 static bool is_published(const struct event *e)
 {
@@ -51,7 +51,7 @@ static bool belongs(const struct status_table *t, const struct event *e, enum gr
     case GROUP_PARKED:
         return is_parked(t, e);
     default:
-        return t->a.parks_dead && e->attempts > 0 && !is_given_back(e);
+        return !is_given_back(e);
     }
 }
 
@@ -179,7 +179,7 @@ static int add_group(struct status_source *d, struct status_flight *f, enum grou
         return 0;
     outrider__pg_args_clear(&d->args);
     add_array(d, t, f->batch, g, F_ID, now_us);
-    if (g != GROUP_RETRIED) {
+    if (g != GROUP_TRIED) {
         outrider__pg_arg_str(&d->args, f->owner);
         for (size_t i = 0; i < n; i++)
             add_array(d, t, f->batch, g, fields[i], now_us);
@@ -246,7 +246,7 @@ int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
     give_back_rest(f);
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_request_begin(c, settled, op, err) < 0 || add_cursor(d, f, err) < 0 ||
-        add_group(d, f, GROUP_RETRIED, ST_UNPARK, now_us, err) < 0 ||
+        (f->has_copies && add_group(d, f, GROUP_TRIED, ST_UNPARK, now_us, err) < 0) ||
         add_group(d, f, GROUP_PARKED, ST_PARK, now_us, err) < 0 ||
         add_group(d, f, GROUP_CHANGED, ST_CHANGE, now_us, err) < 0 ||
         add_group(d, f, GROUP_PUBLISHED, ST_PUBLISH, now_us, err) < 0)

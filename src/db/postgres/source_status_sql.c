@@ -260,7 +260,17 @@ static void select_events(struct strbuf *q, const struct status_source *d,
         col(q, t, ROLE_CLAIM, "o.");
     else
         strbuf_append_str(q, "0");
-    strbuf_append_str(q, "::int8 FROM ");
+    strbuf_append_str(q, "::int8, ");
+    if (t->a.parks_dead) {
+        outrider__strbuf_appendf(q, "EXISTS (SELECT FROM %s p WHERE ", t->a.parked_table);
+        pipeline_of(q, d, t, "p.");
+        strbuf_append_str(q, " AND p.id = ");
+        col(q, t, ROLE_ID, "o.");
+        strbuf_append_str(q, "::text)");
+    } else {
+        strbuf_append_str(q, "false");
+    }
+    strbuf_append_str(q, " FROM ");
 }
 
 static void fetch_sql(struct strbuf *q, const struct status_source *d, const struct status_table *t)
