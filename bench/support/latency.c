@@ -39,8 +39,8 @@ static void commit_one(sqlite3 *db, sqlite3_stmt *st, long i, int64_t *ret_ns)
     bool ok = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
     (void)sqlite3_step(st);
     ok &= sqlite3_reset(st) == SQLITE_OK;
-    *ret_ns = bench_now_ns();
     ok &= sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
+    *ret_ns = bench_now_ns();
     if (!ok)
         bench_die("cannot commit: %s", sqlite3_errmsg(db));
 }
@@ -168,8 +168,10 @@ size_t latency_measure(const char *db, const char *dir, long rate, long seconds,
         bench_die("cannot start a thread");
     read_until_all_seen(&m, fd, watch);
     pthread_join(writer, NULL);
-    for (long i = 1; i <= m.n; i++)
-        ret_ms[i - 1] = (double)(m.seen_ns[i] - m.committed_ns[i]) / 1e6;
+    for (long i = 1; i <= m.n; i++) {
+        int64_t ns = m.seen_ns[i] - m.committed_ns[i];
+        ret_ms[i - 1] = ns > 0 ? (double)ns / 1e6 : 0;
+    }
     close(fd);
     close(watch);
     free(m.committed_ns);

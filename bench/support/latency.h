@@ -8,7 +8,8 @@
 /*
  * Commits one event at a time into `db`, `rate` a second for `seconds`, while a
  * relay carries them to the topic "latency" of the file sink in `dir`. Fills
- * ret_ms with a time for each event, from just before COMMIT; returns how many.
+ * ret_ms with a time for each event, from the return of COMMIT (which may come
+ * after the event was seen: SQLite checkpoints in there); returns how many.
  */
 size_t latency_measure(const char *db, const char *dir, long rate, long seconds, double *ret_ms);
 

@@ -35,12 +35,12 @@ _outrider()
     init) flags="--db --from --name --config --set --layout --payload --partition --dry-run --help" ;;
     put) flags="--db --from --name --config --set --table --aggregate-type --aggregate-id --type --payload --topic --key --partition-key --partition --header --id --occurred-at --expires-at --jsonl --batch --json --help" ;;
     relay) flags="--from --db --to --name --config --set --table --mode --once --log-level --log-format --help" ;;
-    status) flags="--db --from --name --config --set --json --help" ;;
-    dead) flags="--db --from --name --config --set --id --type --since --parked --all --json --help" ;;
+    status) flags="--db --from --name --config --set --table --json --help" ;;
+    dead) flags="--db --from --name --config --set --table --id --type --since --parked --all --json --help" ;;
     tail) flags="--follow --lines --help" ;;
-    replay) flags="--db --from --to --name --config --set --log-level --log-format --since --from-seq --help" ;;
-    cleanup) flags="--db --from --name --config --set --retention --json --help" ;;
-    resync) flags="--db --from --name --config --set --json --help" ;;
+    replay) flags="--db --from --to --name --config --set --table --log-level --log-format --since --from-seq --help" ;;
+    cleanup) flags="--db --from --name --config --set --table --retention --json --help" ;;
+    resync) flags="--db --from --name --config --set --table --json --help" ;;
     doctor) flags="--from --db --to --name --config --set --table --json --help" ;;
     check) flags="--name --config --set --print --json --help" ;;
     version) flags="--json --help" ;;

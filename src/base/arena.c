@@ -27,6 +27,17 @@ static struct arena_chunk *chunk_new(size_t size)
     return c;
 }
 
+static struct arena_chunk *chunk_for(struct arena *a, size_t need)
+{
+    if (need > a->chunk_size)
+        return chunk_new(need);
+    struct arena_chunk *c = a->spare;
+    if (c == NULL)
+        return chunk_new(a->chunk_size);
+    a->spare = c->next;
+    return c;
+}
+
 void *outrider__arena_alloc(struct arena *a, size_t size)
 {
     const size_t align = alignof(max_align_t);
@@ -35,7 +46,7 @@ void *outrider__arena_alloc(struct arena *a, size_t size)
     size_t need = (size + align - 1) & ~(align - 1);
     struct arena_chunk *c = a->head;
     if (c == NULL || c->size - c->used < need) {
-        c = chunk_new(need > a->chunk_size ? need : a->chunk_size);
+        c = chunk_for(a, need);
         if (c == NULL)
             return NULL;
         c->next = a->head;
@@ -62,30 +73,39 @@ int outrider__arena_dup(struct arena *a, struct bytes b, struct bytes *ret_copy)
     return 0;
 }
 
+static void free_chunks(struct arena_chunk *c)
+{
+    for (struct arena_chunk *next; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+}
+
 void outrider__arena_reset(struct arena *a)
 {
-    struct arena_chunk *keep = NULL;
+    size_t kept = 0;
+    for (struct arena_chunk *c = a->spare; c != NULL; c = c->next)
+        kept++;
     for (struct arena_chunk *c = a->head, *next; c != NULL; c = next) {
         next = c->next;
-        if (keep == NULL && c->size == a->chunk_size)
-            keep = c;
-        else
+        if (c->size != a->chunk_size || kept == ARENA_KEEP) {
             free(c);
+            continue;
+        }
+        c->used = 0;
+        c->next = a->spare;
+        a->spare = c;
+        kept++;
     }
-    if (keep != NULL) {
-        keep->next = NULL;
-        keep->used = 0;
-    }
-    a->head = keep;
+    a->head = NULL;
     a->used = 0;
+    a->generation++;
 }
 
 void outrider__arena_release(struct arena *a)
 {
-    for (struct arena_chunk *c = a->head, *next; c != NULL; c = next) {
-        next = c->next;
-        free(c);
-    }
-    a->head = NULL;
+    free_chunks(a->head);
+    free_chunks(a->spare);
+    a->head = a->spare = NULL;
     a->used = 0;
 }

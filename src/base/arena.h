@@ -4,9 +4,9 @@
  * A batch owns one; events, and what is derived from them, borrow from it.
  *
  *  (1) Pieces are aligned for any type and stay where they are until reset.
- *  (2) reset keeps one chunk of ordinary size, so that a steady flow does not
- *      allocate, and gives the rest back, so that one large batch does not
- *      hold memory for ever.
+ *  (2) reset keeps ARENA_KEEP chunks of ordinary size, so that a steady flow
+ *      does not allocate, and gives the rest back, so that one large batch
+ *      does not hold memory for ever.
  */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
@@ -15,11 +15,15 @@
 
 #include "base/bytes.h"
 
+#define ARENA_KEEP 16
+
 struct arena_chunk;
 
 struct arena {
-    struct arena_chunk *head; /* the chunk in use; older ones follow */
-    size_t used;              /* bytes given out since the last reset */
+    struct arena_chunk *head;  /* the chunk in use; older ones follow */
+    struct arena_chunk *spare; /* empty ones of ordinary size */
+    size_t used;               /* bytes given out since the last reset */
+    uint64_t generation;       /* counts resets: what was given out before one is gone */
     size_t chunk_size;
 };
 

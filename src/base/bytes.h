@@ -37,7 +37,7 @@ static inline bool bytes_is_null(struct bytes b)
 
 static inline bool bytes_eq(struct bytes a, struct bytes b)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+    return a.len == b.len && (a.data == b.data || a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 static inline bool bytes_eq_str(struct bytes a, const char *s)

@@ -184,7 +184,8 @@ static void note_warning(struct log_pipeline *p, const struct outrider_error *wh
     if (!outrider__log_begin(&l, p->log, LOG_LEVEL_WARN, "warning of the source"))
         return;
     outrider__log_text(&l, "pipeline", p->name);
-    outrider__log_text(&l, "warning", why->message);
+    if (why != NULL)
+        outrider__log_text(&l, "warning", why->message);
     outrider__log_end(&l);
 }
 

@@ -11,32 +11,6 @@
 
 #define NAMES_CAP 4096
 
-static size_t option_size(const struct option *o)
-{
-    switch (o->type) {
-    case OPTION_STRING:
-    case OPTION_SECRET_URL:
-        return sizeof(char *);
-    case OPTION_BOOL:
-        return sizeof(bool);
-    case OPTION_INT:
-    case OPTION_SIZE:
-    case OPTION_DURATION:
-        return sizeof(int64_t);
-    case OPTION_NUMBER:
-        return sizeof(double);
-    case OPTION_ENUM:
-        return sizeof(int);
-    case OPTION_STRINGS:
-        return sizeof(struct string_list);
-    case OPTION_DURATIONS:
-        return sizeof(struct duration_list);
-    case OPTION_MAP:
-        return sizeof(struct string_map);
-    }
-    return 0;
-}
-
 static void add_name(struct strbuf *names, const char *name)
 {
     outrider__strbuf_appendf(names, "%s%s", names->len ? "," : "", name);
@@ -53,9 +27,8 @@ static void merge(struct pipeline_config *running, const struct pipeline_config 
         const struct option *o = &all[i];
         if (outrider__config_differs(running, fresh, o))
             add_name(o->reloadable ? changed : kept, o->name);
-        if (o->reloadable)
-            memcpy((char *)running + o->offset, (const char *)fresh + o->offset, option_size(o));
     }
+    outrider__config_reload(running, fresh);
 }
 
 static void log_names(struct log *log, enum log_level level, const char *msg, const char *pipeline,

@@ -96,6 +96,8 @@ static void take_reload(struct runner *r, struct relay *relay)
     struct pipeline_config next = r->next;
     unsigned generation = r->next_generation;
     pthread_mutex_unlock(&r->mutex);
+    r->log_observer = outrider__log_observer(&r->log);
+    outrider__relay_want_delivered(relay, r->log_observer.wants_delivered);
     if (outrider__relay_reload(relay, &next, &err) == 0) {
         r->config = next;
         atomic_store(&r->generation, generation);

@@ -56,6 +56,15 @@ bool outrider__config_differs(const struct pipeline_config *a, const struct pipe
     return outrider__value_differs(o, a, b);
 }
 
+void outrider__config_reload(struct pipeline_config *c, const struct pipeline_config *fresh)
+{
+    size_t n;
+    const struct option *options = outrider__options(&n);
+    for (size_t i = 0; i < n; i++)
+        if (options[i].reloadable)
+            outrider__value_borrow(&options[i], c, fresh);
+}
+
 int outrider__program_init(struct program_config *p, struct outrider_error *err)
 {
     size_t n;

@@ -540,6 +540,37 @@ int outrider__value_get(const struct option *o, const void *base, struct strbuf 
     return ret_text->failed ? -1 : 0;
 }
 
+static size_t value_size(const struct option *o)
+{
+    switch (o->type) {
+    case OPTION_STRING:
+    case OPTION_SECRET_URL:
+        return sizeof(char *);
+    case OPTION_BOOL:
+        return sizeof(bool);
+    case OPTION_INT:
+    case OPTION_SIZE:
+    case OPTION_DURATION:
+        return sizeof(int64_t);
+    case OPTION_NUMBER:
+        return sizeof(double);
+    case OPTION_ENUM:
+        return sizeof(int);
+    case OPTION_STRINGS:
+        return sizeof(struct string_list);
+    case OPTION_DURATIONS:
+        return sizeof(struct duration_list);
+    case OPTION_MAP:
+        return sizeof(struct string_map);
+    }
+    return 0;
+}
+
+void outrider__value_borrow(const struct option *o, void *base, const void *from)
+{
+    memcpy((char *)base + o->offset, (const char *)from + o->offset, value_size(o));
+}
+
 bool outrider__value_differs(const struct option *o, const void *base_a, const void *base_b)
 {
     struct strbuf a, b;

@@ -17,6 +17,8 @@ int outrider__value_add(const struct option *o, void *base, struct arena *arena,
 /* Empties a list or map. */
 void outrider__value_clear(const struct option *o, void *base);
 int outrider__value_get(const struct option *o, const void *base, struct strbuf *ret_text);
+/* A list, map or string is borrowed, not copied. */
+void outrider__value_borrow(const struct option *o, void *base, const void *from);
 bool outrider__value_differs(const struct option *o, const void *base_a, const void *base_b);
 
 /* What the option takes, in words: "a duration from 1ms to 1h". */

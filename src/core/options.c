@@ -114,7 +114,7 @@ static const struct option table[] = {
     {"retry.max_attempts", OPTION_INT, AT(retry.max_attempts), .initial = "6", .min = 1, .max = 1000000,
      .reloadable = true, .text = "Tries of an event, the first one counted, before it becomes a dead letter."},
     {"retry.on_dead", OPTION_ENUM, AT(retry.on_dead), .initial = "skip", .values = "skip|block",
-     .reloadable = true, .text = "Whether later events with the same key go on past a dead letter, or wait until it is retried or discarded."},
+     .text = "Whether later events with the same key go on past a dead letter, or wait until it is retried or discarded."},
 
     {"dead_letter.topic", OPTION_STRING, AT(dead_letter.topic), .example = "${topic}.dead",
      .reloadable = true, .is_template = true, .check = outrider__template_check_dead_letter,
@@ -144,7 +144,7 @@ static const struct option program_table[] = {
     {"log.level", OPTION_ENUM, AT(log.level), .initial = "info", .values = "error|warn|info|debug",
      .reloadable = true, .text = "What is logged: this and everything more severe."},
     {"log.format", OPTION_ENUM, AT(log.format), .initial = "logfmt", .values = "logfmt|json",
-     .text = "Form of a line of the log."},
+     .reloadable = true, .text = "Form of a line of the log."},
 };
 /* clang-format on */
 

@@ -89,6 +89,9 @@ int outrider__config_get(const struct pipeline_config *c, const struct option *o
  * cannot take over. */
 bool outrider__config_differs(const struct pipeline_config *a, const struct pipeline_config *b,
                               const struct option *o);
+/* Every reloadable option becomes the fresh one's, which must live as long: strings
+ * and lists are borrowed. */
+void outrider__config_reload(struct pipeline_config *c, const struct pipeline_config *fresh);
 
 /* The program's own small table (log.level, log.format), in the same form. */
 const struct option *outrider__program_options(size_t *ret_n);

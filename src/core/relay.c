@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a pipeline: stepping, stopping, and when to wake up. */
+#include "core/options.h"
 #include "core/relay_internal.h"
 #include "core/retry.h"
 #include "base/failpoint.h"
@@ -69,14 +70,21 @@ void outrider__relay_stop(struct relay *r, struct instant now)
 int outrider__relay_reload(struct relay *r, const struct pipeline_config *config,
                            struct outrider_error *err)
 {
+    struct pipeline_config next = r->config;
     struct router *router;
-    if (outrider__router_new(config, &router, err) < 0)
+    outrider__config_reload(&next, config);
+    if (outrider__router_new(&next, &router, err) < 0)
         return -1;
     outrider__router_free(r->router);
     r->router = router;
-    r->config = *config;
+    r->config = next;
     r->cleanup_us = 0;
     return 0;
+}
+
+void outrider__relay_want_delivered(struct relay *r, bool wants)
+{
+    r->observer.wants_delivered = wants;
 }
 
 static bool has_batches(const struct relay *r)
@@ -95,19 +103,19 @@ static void check_once(struct relay *r)
         return;
     int64_t limit = r->config.source.connect_timeout_us;
     if (r->source == NULL || !r->source->active) {
-        if (r->now.mono_us - r->started_us < limit)
+        if (r->now.mono_us - r->inactive_since_us < limit)
             return;
         if (r->source != NULL && r->source->waiting_for[0] != '\0')
             outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_STOP,
                            "another relay is active on pipeline '%s' (%s)", r->config.name,
                            r->source->waiting_for);
         else if (r->source == NULL && r->source_failures > 0)
-            err = r->error;
+            err = r->source_error;
         else
             outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
                            "source did not answer within connect_timeout");
         relay_fail(r, &err);
-    } else if (r->is_down) {
+    } else if (r->is_down && !(r->is_probing && !has_batches(r))) {
         if (r->down_since_us == 0)
             r->down_since_us = r->now.mono_us;
         else if (r->now.mono_us - r->down_since_us >= limit)
@@ -145,23 +153,28 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Only what can be done when its time has come is waited for: a deadline that
+ * has passed and changes nothing would keep the caller from ever sleeping. */
 static int64_t wake_of_source(const struct relay *r)
 {
-    int64_t at = CLOCK_NEVER;
-    if (r->source == NULL)
-        return r->stopping ? CLOCK_NEVER : r->source_retry_us;
-    at = earlier(at, r->source->wake_us);
-    if (!r->source->active || r->stopping)
+    if (r->source == NULL) /* what is void waits for the sink */
+        return r->stopping || r->failed || outrider__relay_has_void(r) ? CLOCK_NEVER
+                                                                       : r->source_retry_us;
+    int64_t at = r->source->wake_us;
+    int64_t begin_us = r->started_us + r->config.source.initial_delay_us;
+    if (!r->source->active || r->stopping || r->failed)
+        return at;
+    if (r->now.mono_us < begin_us)
+        return earlier(at, begin_us);
+    if (r->config.once || r->config.replay)
         return at;
     if (r->source->parked_due_us != CLOCK_NEVER && r->batches[0].state == BATCH_FREE &&
-        !(r->is_down && !r->is_probing) && !r->config.once) {
+        !(r->is_down && !r->is_probing)) {
         int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
         at = earlier(at, due > r->parked_not_before_us ? due : r->parked_not_before_us);
     }
-    if (r->config.cleanup.retention_us > 0 && !r->cleanup_busy && !r->config.once)
+    if (r->config.cleanup.retention_us > 0 && !r->cleanup_busy)
         at = earlier(at, r->cleanup_us);
-    if (r->now.mono_us < r->started_us + r->config.source.initial_delay_us)
-        at = earlier(at, r->started_us + r->config.source.initial_delay_us);
     return at;
 }
 
@@ -170,7 +183,7 @@ static int64_t wake_of_relay(const struct relay *r)
     int64_t at = wake_of_source(r);
     if (r->sink != NULL)
         at = earlier(at, r->sink->wake_us);
-    if (r->is_down && !r->is_probing)
+    if (r->is_down && !r->is_probing && !r->failed && r->stats.in_flight == 0)
         at = earlier(at, r->sink_retry_us);
     at = earlier(at, r->timeout_check_us);
     if (r->stopping || r->failed)
@@ -185,17 +198,19 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
 {
     r->now = now;
     if (r->started_us < 0)
-        r->started_us = now.mono_us;
+        r->started_us = r->inactive_since_us = now.mono_us;
     bool progress = r->state == RELAY_RUNNING;
     for (int round = 0; progress && round < ROUNDS_PER_STEP && !r->failed; round++) {
         outrider__relay_sink_connect(r);
         outrider__relay_void_collect(r);
         outrider__relay_source_connect(r);
-        progress = outrider__relay_source_poll(r);
+        /* In this order a batch that the sink takes and acknowledges at once is
+         * settled and its memory used again, still warm, for the next. */
+        progress = outrider__relay_submit(r);
         progress |= outrider__relay_sink_poll(r);
-        outrider__relay_sink_check(r);
-        progress |= outrider__relay_submit(r);
+        progress |= outrider__relay_sink_check(r);
         progress |= outrider__relay_start_settles(r);
+        progress |= outrider__relay_source_poll(r);
         progress |= outrider__relay_source_start(r);
         if (!progress && r->needs_flush && r->sink != NULL) {
             r->needs_flush = false;

@@ -86,9 +86,12 @@ int outrider__relay_fds(struct relay *r, struct pollfd *ret_fds, int max);
 
 /* Fetch nothing more, finish what is in flight within shutdown_timeout, settle, be done. */
 void outrider__relay_stop(struct relay *r, struct instant now);
-/* Takes over a new configuration's reloadable options; the router is made anew. */
+/* Takes over a new configuration's reloadable options, and no others; the router
+ * is made anew. The configuration outlives the relay, or the next reload. */
 int outrider__relay_reload(struct relay *r, const struct pipeline_config *config,
                            struct outrider_error *err);
+/* Changes the observer's wants_delivered: its level of detail was changed. */
+void outrider__relay_want_delivered(struct relay *r, bool wants);
 
 const struct relay_stats *outrider__relay_stats(const struct relay *r);
 const struct source *outrider__relay_source(const struct relay *r);

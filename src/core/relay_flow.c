@@ -107,16 +107,21 @@ static void keep_failure(struct event *e, const struct outrider_error *why)
     }
 }
 
+/* A sink that is away may come back as one that does. */
+static bool wants_headers(const struct relay *r)
+{
+    return r->sink == NULL || r->sink->wants_headers;
+}
+
 /* Turns the delivery into the dead letter's, where one is to be published. */
 static bool make_dead_letter(struct relay *r, struct event *e)
 {
     struct outrider_error ignored;
     const char *topic = r->config.dead_letter.topic;
-    if (topic == NULL || *topic == '\0' || e->is_dead_letter || e->is_oversize || e->is_malformed ||
-        r->sink == NULL || e->failure == NULL)
+    if (topic == NULL || *topic == '\0' || e->is_dead_letter || e->failure == NULL)
         return false;
-    if (outrider__router_dead_letter(r->router, e, topic, e->failure, r->sink->wants_headers,
-                                     &ignored) < 0)
+    if (outrider__router_dead_letter(r->router, e, topic, e->failure, wants_headers(r), &ignored) <
+        0)
         return false;
     e->is_dead_letter = true;
     return true;
@@ -207,49 +212,53 @@ static bool is_expired(const struct relay *r, const struct event *e)
     return e->expires_at_us != 0 && e->expires_at_us <= r->now.wall_us;
 }
 
-static void admit_event(struct relay *r, struct event *e)
+/* -1 only for want of memory, which is not the event's fault. */
+static int admit_event(struct relay *r, struct event *e, struct outrider_error *err)
 {
-    struct outrider_error err;
     if (is_expired(r, e)) {
         resolve(r, e, OUTCOME_EXPIRED);
-        return;
+        return 0;
     }
     if (!e->is_malformed && !outrider__router_selects(r->router, e)) {
         resolve(r, e, OUTCOME_SKIPPED);
-        return;
+        return 0;
     }
     if (r->config.ordered) {
         e->lane = outrider__lane_get(&r->lanes, event_key(e));
         outrider__lane_append(e->lane, e);
         if (!r->config.replay && ((!e->is_parked && e->is_blocked) || lane_is_parked(e))) {
             queue_behind(r, e);
-            return;
+            return 0;
         }
     }
     if (e->is_malformed) {
         doom(r, e, e->failure);
     } else if (e->is_oversize) {
-        outrider__fail(&err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+        outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
                        "payload of %zu bytes is above max_payload (%lld)", e->payload_len,
                        (long long)r->config.source.max_payload);
-        doom(r, e, &err);
-    } else if (outrider__router_route(r->router, e, r->sink == NULL || r->sink->wants_headers,
-                                      &err) < 0) {
+        doom(r, e, err);
+    } else if (outrider__router_route(r->router, e, wants_headers(r), err) < 0) {
+        if (err->disposition == OUTRIDER_RETRY)
+            return -1;
         e->attempts++;
-        doom(r, e, &err);
+        doom(r, e, err);
     } else if (e->lane == NULL) {
         ready_push(r, e);
     } else {
         lane_release(r, e->lane);
     }
+    return 0;
 }
 
-void outrider__relay_admit(struct relay *r, struct batch *b)
+int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_error *err)
 {
     r->stats.fetched += b->is_parked ? 0 : b->n;
     r->stats.retries += b->is_parked ? b->n : 0;
     for (size_t i = 0; i < b->n; i++)
-        admit_event(r, &b->events[i]);
+        if (admit_event(r, &b->events[i], err) < 0)
+            return -1;
+    return 0;
 }
 
 #define SUBMIT_AT_ONCE 256
@@ -283,6 +292,7 @@ bool outrider__relay_submit(struct relay *r)
         r->stats.in_flight += taken;
         r->needs_flush |= taken > 0;
         progress |= taken > 0;
+        r->is_sink_full = taken < n;
         if (taken < n)
             break;
     }
@@ -378,7 +388,8 @@ void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result res
         put_back(r, e);
     } else if (result == SINK_UNTRIED) {
         put_back(r, e);
-        if (e->stage == STAGE_WAITING && !(r->is_down && !r->is_probing)) {
+        /* Also where it queues now: what is behind it in its lane may go on. */
+        if (!(r->is_down && !r->is_probing)) {
             if (e->lane != NULL)
                 lane_release(r, e->lane);
             else
@@ -516,13 +527,15 @@ static void check_timeouts(struct relay *r)
     }
 }
 
-void outrider__relay_sink_check(struct relay *r)
+bool outrider__relay_sink_check(struct relay *r)
 {
-    if (r->is_down && !r->is_probing && r->sink != NULL && r->stats.in_flight == 0 &&
-        r->now.mono_us >= r->sink_retry_us)
+    bool probes = r->is_down && !r->is_probing && r->sink != NULL && r->stats.in_flight == 0 &&
+                  r->now.mono_us >= r->sink_retry_us;
+    if (probes)
         probe_sink(r);
     if (r->stats.in_flight == 0)
         r->timeout_check_us = CLOCK_NEVER;
     else if (r->timeout_check_us == CLOCK_NEVER || r->now.mono_us >= r->timeout_check_us)
         check_timeouts(r);
+    return probes;
 }

@@ -36,7 +36,9 @@ struct relay {
     struct source *source; /* open, or NULL */
     uint32_t source_failures;
     int64_t source_retry_us;
-    bool was_active, standby_noted;
+    bool was_active, standby_noted, is_connected_noted;
+    int64_t inactive_since_us; /* for --once */
+    struct outrider_error source_error;
     uint32_t warnings; /* of this source, told so far */
     uint64_t op_no; /* operations started or completed so far */
     size_t n_ops;   /* under way */
@@ -55,9 +57,10 @@ struct relay {
     struct sink *sink; /* open, or NULL */
     struct event *ready_head, *ready_tail;
     bool needs_flush;
-    bool is_down;    /* an outage: offers nothing until retry_us */
-    bool is_probing; /* offered again since; one delivery ends the outage */
-    bool is_stalled; /* reported as an outage because it does not answer */
+    bool is_sink_full; /* it took fewer than it was offered */
+    bool is_down;      /* an outage: offers nothing until retry_us */
+    bool is_probing;   /* offered again since; one delivery ends the outage */
+    bool is_stalled;   /* reported as an outage because it does not answer */
     uint32_t sink_failures;
     int64_t sink_retry_us;
     int64_t timeout_check_us;
@@ -105,14 +108,15 @@ static inline void relay_fail(struct relay *r, const struct outrider_error *why)
 }
 
 /* relay_flow.c */
-void outrider__relay_admit(struct relay *r, struct batch *b);
+/* -1: no memory for it now; the source is to be lost, and asked again later. */
+int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_submit(struct relay *r);
 bool outrider__relay_sink_poll(struct relay *r);
 void outrider__relay_sink_connect(struct relay *r);
 void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why);
 void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
                              const struct outrider_error *why);
-void outrider__relay_sink_check(struct relay *r);
+bool outrider__relay_sink_check(struct relay *r);
 
 /* relay_ops.c */
 bool outrider__relay_source_poll(struct relay *r);

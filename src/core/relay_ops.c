@@ -40,6 +40,8 @@ static bool start_fetch(struct relay *r)
     struct batch *b = free_batch(r);
     if (b == NULL || r->fetch_busy || !r->source->ready)
         return false;
+    if (r->ready_head != NULL && !r->is_sink_full)
+        return false; /* first what is there */
     if (r->config.once && (!r->mark_started || r->mark_busy || r->source->mark_reached))
         return false;
     (void)FAILPOINT("relay.before_fetch");
@@ -118,16 +120,26 @@ static void free_the_batch(struct batch *b)
     b->state = BATCH_FREE;
 }
 
-static void fetched(struct relay *r, struct batch *b)
+/* A connection that comes up and fails at the first thing it is asked is told
+ * of once, and tried at growing distances. */
+static void source_works(struct relay *r)
+{
+    r->source_failures = 0;
+    if (!r->is_connected_noted)
+        relay_note(r, NOTE_SOURCE_CONNECTED, 0, NULL);
+    r->is_connected_noted = true;
+}
+
+static int fetched(struct relay *r, struct batch *b, struct outrider_error *err)
 {
     (void)FAILPOINT("relay.after_fetch");
     if (!b->is_parked)
         r->fetch_busy = false;
     if (b->n > 0) {
         b->state = BATCH_LIVE;
-        outrider__relay_admit(r, b);
-        return;
+        return outrider__relay_admit(r, b, err);
     }
+    source_works(r);
     if (b->is_parked) {
         r->once_parked_done = true;
         r->parked_not_before_us = r->now.mono_us + PARKED_PAUSE_US;
@@ -137,6 +149,7 @@ static void fetched(struct relay *r, struct batch *b)
         fifo_remove_last(r);
     }
     free_the_batch(b);
+    return 0;
 }
 
 /* The batch is durable: the database answers for its lanes from now on. */
@@ -145,6 +158,9 @@ static void settled(struct relay *r, struct batch *b)
     (void)FAILPOINT("relay.after_settle");
     r->stats.settles++;
     r->op_no++;
+    source_works(r);
+    if (r->observer.settled != NULL)
+        r->observer.settled(r->observer.ctx, b);
     if (r->is_final) {
         /* It may be settled in part only, and the sink may still hold some of it. */
         b->state = BATCH_VOID;
@@ -161,8 +177,6 @@ static void settled(struct relay *r, struct batch *b)
             l->parked_until = r->op_no;
         outrider__lane_unref(&r->lanes, l);
     }
-    if (r->observer.settled != NULL)
-        r->observer.settled(r->observer.ctx, b);
     r->once_parked_done = false;
     if (!b->is_parked)
         fifo_remove_first(r);
@@ -184,7 +198,7 @@ static void cleaned(struct relay *r, const struct source_op *op)
     r->cleanup_removed = 0;
 }
 
-static void completed(struct relay *r, struct source_op *op)
+static int completed(struct relay *r, struct source_op *op, struct outrider_error *err)
 {
     r->n_ops--;
     switch (op->kind) {
@@ -193,8 +207,7 @@ static void completed(struct relay *r, struct source_op *op)
         break;
     case SOURCE_FETCH:
     case SOURCE_FETCH_PARKED:
-        fetched(r, op->batch);
-        break;
+        return fetched(r, op->batch, err);
     case SOURCE_SETTLE:
         settled(r, op->batch);
         break;
@@ -202,6 +215,7 @@ static void completed(struct relay *r, struct source_op *op)
         cleaned(r, op);
         break;
     }
+    return 0;
 }
 
 bool outrider__relay_source_poll(struct relay *r)
@@ -212,13 +226,13 @@ bool outrider__relay_source_poll(struct relay *r)
         return false;
     for (;;) {
         struct source_op *done = NULL;
-        if (r->source->ops->poll(r->source, r->now, &done, &err) < 0) {
+        int rc = r->source->ops->poll(r->source, r->now, &done, &err);
+        if (rc == 0 && done == NULL)
+            break;
+        if (rc < 0 || completed(r, done, &err) < 0) {
             outrider__relay_source_drop(r, &err);
             return false;
         }
-        if (done == NULL)
-            break;
-        completed(r, done);
         progress = true;
     }
     if (r->source->warnings != r->warnings) {
@@ -229,8 +243,8 @@ bool outrider__relay_source_poll(struct relay *r)
     if (r->source->active && !r->was_active) {
         r->was_active = true;
         r->standby_noted = false;
-        r->source_failures = 0;
-        relay_note(r, NOTE_SOURCE_CONNECTED, 0, NULL);
+        if (r->source_failures == 0)
+            source_works(r);
         progress = true;
     } else if (!r->source->active && r->source->waiting_for[0] != '\0' && !r->standby_noted) {
         outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "%s", r->source->waiting_for);
@@ -345,7 +359,9 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     r->mark_busy = r->cleanup_busy = r->fetch_busy = false;
     r->mark_started = false;
     r->once_parked_done = false;
-    r->was_active = false;
+    if (r->was_active)
+        r->inactive_since_us = r->now.mono_us;
+    r->was_active = r->is_connected_noted = false;
     if (why == NULL)
         return;
     if (why->disposition != OUTRIDER_RETRY) {
@@ -358,7 +374,7 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     if (r->source_failures == 0 || why->code == OUTRIDER_FENCED)
         relay_note(r, NOTE_SOURCE_LOST, 0, why);
     r->source_failures++;
-    r->error = *why;
+    r->source_error = *why;
 }
 
 void outrider__relay_source_connect(struct relay *r)

@@ -19,8 +19,18 @@ struct name_table {
     size_t mask; /* 0: empty table */
 };
 
+/* Topics made lately, for events of the same two types in the same batch. */
+struct topic_made {
+    const struct arena *arena;
+    uint64_t generation;
+    struct bytes aggregate_type, event_type, topic;
+};
+
+#define TOPICS_MADE 16
+
 struct router {
     struct arena arena;
+    struct topic_made *made; /* TOPICS_MADE of them; NULL: the template asks for more than types */
     struct name_table aggregate_types, event_types; /* select */
     struct name_table by_type;
     struct template *by_type_topics;
@@ -120,6 +130,28 @@ static int init_dead_letter(struct router *r, const char *topic, struct outrider
     return compile_template(r, "dead_letter.topic", topic, true, &r->dead_letter, err);
 }
 
+static bool needs_only_types(const struct template *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->segments[i].kind != TEMPLATE_LITERAL &&
+            t->segments[i].kind != TEMPLATE_AGGREGATE_TYPE &&
+            t->segments[i].kind != TEMPLATE_EVENT_TYPE)
+            return false;
+    return true;
+}
+
+static int init_made(struct router *r, struct outrider_error *err)
+{
+    size_t size = TOPICS_MADE * sizeof *r->made;
+    if (!needs_only_types(&r->topic))
+        return 0;
+    r->made = outrider__arena_alloc(&r->arena, size);
+    if (r->made == NULL)
+        return outrider__fail_nomem(err);
+    memset(r->made, 0, size);
+    return 0;
+}
+
 static int router_init(struct router *r, const struct pipeline_config *c,
                        struct outrider_error *err)
 {
@@ -132,7 +164,7 @@ static int router_init(struct router *r, const struct pipeline_config *c,
         return outrider__fail_nomem(err);
     if (init_by_type(r, &c->route.by_type, err) < 0 ||
         compile_template(r, "route.topic", topic, false, &r->topic, err) < 0 ||
-        init_dead_letter(r, c->dead_letter.topic, err) < 0)
+        init_made(r, err) < 0 || init_dead_letter(r, c->dead_letter.topic, err) < 0)
         return -1;
     if (c->route.regex != NULL &&
         outrider__regex_route_new(c->route.regex_field, c->route.regex,
@@ -173,6 +205,26 @@ bool outrider__router_selects(const struct router *r, const struct event *e)
     return r->event_types.mask == 0 || table_find(&r->event_types, e->event_type) != NULL;
 }
 
+static int topic_by_template(const struct router *r, const struct event *e, struct arena *arena,
+                             struct bytes *ret_topic, struct outrider_error *err)
+{
+    struct template_input in = {.event = e};
+    if (r->made == NULL || e->event_type.len == 0)
+        return outrider__template_render(&r->topic, &in, arena, ret_topic, err);
+    uint64_t slot = outrider__bytes_hash(e->event_type) + e->aggregate_type.len;
+    struct topic_made *m = &r->made[slot % TOPICS_MADE];
+    if (m->arena == arena && m->generation == arena->generation &&
+        bytes_eq(m->event_type, e->event_type) && bytes_eq(m->aggregate_type, e->aggregate_type)) {
+        *ret_topic = m->topic;
+        return 0;
+    }
+    if (outrider__template_render(&r->topic, &in, arena, ret_topic, err) < 0)
+        return -1;
+    *m =
+        (struct topic_made){arena, arena->generation, e->aggregate_type, e->event_type, *ret_topic};
+    return 0;
+}
+
 static int find_topic(const struct router *r, const struct event *e, struct arena *arena,
                       struct bytes *ret_topic, struct outrider_error *err)
 {
@@ -190,7 +242,7 @@ static int find_topic(const struct router *r, const struct event *e, struct aren
         if (found != 0)
             return found < 0 ? -1 : 0;
     }
-    return outrider__template_render(&r->topic, &in, arena, ret_topic, err);
+    return topic_by_template(r, e, arena, ret_topic, err);
 }
 
 static int build_payload(const struct router *r, const struct event *e, struct arena *arena,

@@ -53,6 +53,16 @@ class Signals(harness.OutriderTest):
         self.relay_once()
         self.assertEqual(len(self.delivered()), 1)
 
+    def test_a_file_sink_is_the_same_however_its_path_is_written(self):
+        os.mkdir(os.path.join(self.dir, "below"))
+        for cwd, to in (("below", "file:../events"), ("", "file:events/"), ("", "file:./events"),
+                        ("below", f"file:{os.path.join(self.dir, 'events')}")):
+            with self.subTest(cwd=cwd, to=to):
+                done = subprocess.run(
+                    [harness.OUTRIDER, "relay", "--from", f"sqlite:{self.dir}/shop.db", "--to", to,
+                     "--once"], cwd=os.path.join(self.dir, cwd), capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_second_signal_ends_at_once(self):
         self.put()
         relay = self.start("relay", "--from", self.url, "--to", self.sink, "--set",
@@ -170,6 +180,7 @@ class SeveralPipelines(harness.OutriderTest):
                          ("one", "source.batch", "warn"))
         self.put('{}')
         relay.wait_for_log("batch settled")  # the new log level
+        relay.wait_for_log("status=delivered")
         relay.send(signal.SIGHUP)
         for f in [harness.logfmt(line) for line in relay.wait_for_log("msg=reloaded", 4)][2:]:
             self.assertEqual(f["changed"], "nothing")

@@ -36,6 +36,14 @@ static void make_config(struct world *w)
     c->dead_letter.topic = world_chance(w, 0.4) ? "dead" : NULL;
     c->ordered = world_chance(w, 0.9);
     c->shutdown_timeout_us = world_below(w, 50000);
+    if (world_chance(w, 0.2))
+        c->source.initial_delay_us = world_below(w, 30000);
+    if (world_chance(w, 0.3)) {
+        c->cleanup.retention_us = c->cleanup.every_us = 5000;
+        c->cleanup.pause_us = 1000;
+    }
+    c->once = world_chance(w, 0.2);
+    w->least_attempts = c->retry.max_attempts;
 }
 
 static void make_events(struct world *w)
@@ -71,10 +79,13 @@ static void make_faults(struct world *w)
     f->sink_open_error = level * 10;
     f->outage = world_chance(w, 0.4) ? level : 0;
     f->ack_lost = world_chance(w, 0.3) ? level : 0;
+    f->no_memory = world_chance(w, 0.2) ? level / 4 : 0;
     f->partial = world_chance(w, 0.5) ? 0.3 : 0;
     f->crashes = world_chance(w, 0.5);
     f->steal_lock = world_chance(w, 0.3);
     f->stalls = world_chance(w, 0.3);
+    f->reloads = world_chance(w, 0.3);
+    f->operators = world_chance(w, 0.3);
 }
 
 static void trace_event(void *ctx, const struct event *e)
@@ -83,7 +94,29 @@ static void trace_event(void *ctx, const struct event *e)
                 outrider__outcome_name(e->outcome));
 }
 
-static void relay_start(struct world *w, struct relay **r)
+/* The linker puts this before the router's own. */
+int __real_outrider__router_route(const struct router *r, struct event *e, bool with_headers,
+                                  struct outrider_error *err);
+int __wrap_outrider__router_route(const struct router *r, struct event *e, bool with_headers,
+                                  struct outrider_error *err);
+int __wrap_outrider__router_route(const struct router *r, struct event *e, bool with_headers,
+                                  struct outrider_error *err)
+{
+    if (world_chance(the_world, the_world->faults.no_memory))
+        return outrider__fail_nomem(err);
+    return __real_outrider__router_route(r, e, with_headers, err);
+}
+
+struct actor {
+    struct relay *relay; /* or NULL */
+    bool is_stopping;
+    int n_restless;  /* steps in a row that asked for another at once */
+    int n_committed; /* when it started: what --once has to settle */
+    int64_t started_wall_us;
+    int64_t active_us; /* when its source was last active */
+};
+
+static void actor_start(struct world *w, struct actor *a)
 {
     struct outrider_error err;
     struct relay_setup setup = {.config = &w->config,
@@ -91,33 +124,65 @@ static void relay_start(struct world *w, struct relay **r)
                                 .sink_ops = &sim_sink_ops,
                                 .observer = {.ctx = w, .event = trace_event},
                                 .seed = world_random(w)};
-    if (outrider__relay_new(&setup, r, &err) < 0)
+    *a = (struct actor){.n_committed = w->n_committed,
+                        .started_wall_us = w->now.wall_us,
+                        .active_us = w->now.mono_us};
+    if (outrider__relay_new(&setup, &a->relay, &err) < 0)
         world_broken(w, "relay_new: %s", err.message);
 }
 
-static void relay_end(struct world *w, struct relay **r, const char *how)
+static void actor_end(struct world *w, struct actor *a, const char *how)
 {
-    if (*r == NULL)
+    if (a->relay == NULL)
         return;
     world_trace(w, "%s", how);
-    outrider__relay_free(*r);
-    *r = NULL;
+    outrider__relay_free(a->relay);
+    a->relay = NULL;
 }
 
-static int64_t step(struct world *w, struct relay **r)
+/* --once ended well: all that was committed when it began is settled, and what
+ * was due then was tried. */
+static void check_once(struct world *w, const struct actor *a)
+{
+    if (w->position < a->n_committed)
+        world_broken(w, "--once is done at %lld of %d", (long long)w->position, a->n_committed);
+    if (w->faults.steal_lock || w->faults.operators)
+        return;
+    for (int i = 0; i < w->n_rows; i++)
+        if (w->rows[i].state != ROW_DEAD && w->rows[i].next_us <= a->started_wall_us &&
+            world_is_head(w, &w->rows[i]))
+            world_broken(w, "--once is done, and event %d was due", w->rows[i].event);
+}
+
+static int64_t actor_step(struct world *w, struct actor *a)
 {
     struct outrider_error err;
     int64_t wake;
-    enum relay_state state = outrider__relay_step(*r, w->now, &wake, &err);
-    const struct relay_stats *st = outrider__relay_stats(*r);
+    enum relay_state state = outrider__relay_step(a->relay, w->now, &wake, &err);
+    const struct relay_stats *st = outrider__relay_stats(a->relay);
     if (st->in_flight > (size_t)w->config.source.batch * 4)
         world_broken(w, "%zu events in flight", st->in_flight);
-    if (state == RELAY_FAILED)
+    if (state == RELAY_FAILED && !w->config.once)
         world_broken(w, "the relay gave up: %s", err.message);
-    if (state == RELAY_DONE) {
-        relay_end(w, r, "stopped");
+    if (state == RELAY_DONE && !a->is_stopping) {
+        if (!w->config.once)
+            world_broken(w, "the relay is done, and nobody asked for it");
+        check_once(w, a);
+    }
+    if (state == RELAY_FAILED && strstr(err.message, "sink") == NULL &&
+        strcmp(err.message, "simulated") != 0 &&
+        w->now.mono_us - a->active_us < w->config.source.connect_timeout_us)
+        world_broken(w, "--once gave up before connect_timeout: %s", err.message);
+    if (state == RELAY_RUNNING && outrider__relay_source(a->relay) != NULL &&
+        outrider__relay_source(a->relay)->active)
+        a->active_us = w->now.mono_us;
+    if (state != RELAY_RUNNING) {
+        actor_end(w, a, state == RELAY_DONE ? "stopped" : err.message);
         return w->now.mono_us;
     }
+    a->n_restless = wake <= w->now.mono_us ? a->n_restless + 1 : 0;
+    if (a->n_restless > 300)
+        world_broken(w, "the relay does not come to rest");
     return wake;
 }
 
@@ -128,48 +193,93 @@ static void commit_some(struct world *w)
             1 + world_below(w, w->n_total - w->n_committed < 9 ? w->n_total - w->n_committed : 9);
 }
 
-static void disturb(struct world *w, struct relay **relays)
+/* Options that may change do, and those that may not are tried in vain. */
+static void reload(struct world *w, struct relay *relay)
 {
-    int i = world_below(w, RELAYS);
+    struct outrider_error err;
+    struct pipeline_config *c = &w->config;
+    c->retry.max_attempts = 1 + world_below(w, 4);
+    c->dead_letter.topic = world_chance(w, 0.4) ? "dead" : NULL;
+    c->sink.send_timeout_us = world_chance(w, 0.5) ? 30000 : 1000000;
+    if (c->retry.max_attempts < w->least_attempts)
+        w->least_attempts = c->retry.max_attempts;
+    struct pipeline_config fresh = *c;
+    fresh.name = "other";
+    fresh.source.batch = 1000;
+    fresh.ordered = !c->ordered;
+    fresh.once = !c->once;
+    fresh.retry.on_dead = c->retry.on_dead == ON_DEAD_SKIP ? ON_DEAD_BLOCK : ON_DEAD_SKIP;
+    w->was_reloaded = true;
+    world_trace(w, "reload");
+    if (outrider__relay_reload(relay, &fresh, &err) < 0)
+        world_broken(w, "reload: %s", err.message);
+}
+
+static void disturb(struct world *w, struct actor *actors)
+{
+    struct actor *a = &actors[world_below(w, RELAYS)];
     if (world_chance(w, w->faults.outage) || (w->outage && world_chance(w, 0.05)))
         w->outage = !w->outage;
+    if (w->faults.operators && world_chance(w, 0.02))
+        world_dead_retry(w, world_below(w, MAX_EVENTS));
+    if (w->faults.operators && world_chance(w, 0.005))
+        world_dead_discard(w, world_below(w, MAX_EVENTS));
     if (w->faults.crashes && world_chance(w, 0.005))
-        relay_end(w, &relays[i], "crash");
-    else if (w->faults.crashes && relays[i] != NULL && world_chance(w, 0.005))
-        outrider__relay_stop(relays[i], w->now);
-    if (relays[i] == NULL && world_chance(w, i == 0 ? 0.1 : 0.01))
-        relay_start(w, &relays[i]);
+        actor_end(w, a, "crash");
+    if (a->relay == NULL) {
+        if (world_chance(w, a == actors ? 0.1 : 0.01))
+            actor_start(w, a);
+        return;
+    }
+    if (w->faults.reloads && world_chance(w, 0.01))
+        reload(w, a->relay);
+    if (w->faults.crashes && world_chance(w, 0.005)) {
+        world_trace(w, "asked to stop");
+        a->is_stopping = true;
+        outrider__relay_stop(a->relay, w->now);
+    }
 }
 
 static void calm_down(struct world *w)
 {
     w->faults = (struct faults){0};
     w->outage = false;
+    w->n_committed = w->n_total;
 }
 
-static void run(struct world *w, struct relay **relays)
+/* Until when the world sleeps. */
+static int64_t step_all(struct world *w, struct actor *actors)
 {
-    relay_start(w, &relays[0]);
+    int64_t wake = CLOCK_NEVER;
+    for (int i = 0; i < RELAYS; i++) {
+        int64_t at = actors[i].relay != NULL ? actor_step(w, &actors[i]) : CLOCK_NEVER;
+        wake = at < wake ? at : wake;
+    }
+    return wake;
+}
+
+static void run(struct world *w, struct actor *actors)
+{
+    const int calm = 1500;
+    actor_start(w, &actors[0]);
     for (int n = 0; n < 20000; n++) {
-        if (n == 1500) {
+        if (n == calm)
             calm_down(w);
-            w->n_committed = w->n_total;
-        }
-        if (n < 1500) {
-            disturb(w, relays);
+        if (n < calm) {
+            disturb(w, actors);
             if (world_chance(w, 0.2))
                 commit_some(w);
-        } else if (relays[0] == NULL && relays[1] == NULL) {
-            relay_start(w, &relays[0]);
+        } else if (actors[0].relay == NULL && actors[1].relay == NULL) {
+            actor_start(w, &actors[0]);
         }
-        int64_t wake = w->now.mono_us + 20000;
-        for (int i = 0; i < RELAYS; i++) {
-            int64_t at = relays[i] != NULL ? step(w, &relays[i]) : CLOCK_NEVER;
-            if (at < wake)
-                wake = at;
-        }
-        if (n > 1500 && world_is_done(w))
+        int64_t wake = step_all(w, actors);
+        if (n > calm && world_is_done(w))
             break;
+        bool is_alive = actors[0].relay != NULL || actors[1].relay != NULL;
+        if (n > calm && is_alive && wake == CLOCK_NEVER)
+            world_broken(w, "all sleep for ever");
+        if ((n <= calm || !is_alive) && wake > w->now.mono_us + 20000)
+            wake = w->now.mono_us + 20000;
         int64_t forward = wake > w->now.mono_us ? wake - w->now.mono_us : 1;
         if (world_chance(w, 0.3))
             forward = 1 + world_below(w, (int)forward + 1000);
@@ -182,9 +292,9 @@ static void run(struct world *w, struct relay **relays)
 static int run_seed(uint64_t seed, bool trace)
 {
     static struct world w;
-    static struct relay *relays[RELAYS];
+    static struct actor actors[RELAYS];
     memset(&w, 0, sizeof w);
-    memset(relays, 0, sizeof relays);
+    memset(actors, 0, sizeof actors);
     the_world = &w;
     w.seed = w.rng = seed;
     w.trace = trace;
@@ -197,13 +307,13 @@ static int run_seed(uint64_t seed, bool trace)
         make_faults(&w);
         w.lane_depth = world_below(&w, 2);
         w.can_cancel = world_chance(&w, 0.7);
-        run(&w, relays);
+        run(&w, actors);
     } else {
         rc = 1;
     }
     if (rc == 0) /* after a broken promise the relays are in no state to be freed */
         for (int i = 0; i < RELAYS; i++)
-            relay_end(&w, &relays[i], "end");
+            actor_end(&w, &actors[i], "end");
     outrider__arena_release(&w.arena);
     return rc;
 }

@@ -122,6 +122,7 @@ static void decide(struct sim_sink *me, size_t at)
                (!is_dead_letter && e->retries_reported < e->fails_first)) {
         if (!is_dead_letter)
             e->retries_reported++;
+        e->was_dead_letter |= is_dead_letter;
         world_trace(w, "refused  %s (try %d)", e->id, e->retries_reported);
         report(me, at, SINK_RETRY);
         if (w->config.ordered)

@@ -124,6 +124,8 @@ static int run_op(struct sim_source *me, struct source_op *op, struct outrider_e
             return -1;
         break;
     case SOURCE_CLEANUP:
+        op->removed = (uint64_t)world_below(me->w, 3);
+        op->more = world_chance(me->w, 0.3);
         break;
     }
     return 0;
@@ -166,7 +168,7 @@ static int sim_poll(struct source *s, struct instant now, struct source_op **ret
     }
     s->parked_due_us = world_parked_due(w);
     s->ready = me->read_pos < w->n_committed;
-    s->wake_us = now.mono_us + 10000;
+    s->wake_us = CLOCK_NEVER; /* commits wake it, as a descriptor would */
     if (op == NULL)
         return 0;
     if (now.mono_us < me->op_ready_us) {

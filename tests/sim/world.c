@@ -57,6 +57,7 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     struct sim_event *e = &w->events[i];
     if (i >= w->n_committed)
         world_broken(w, "event %d was invented: it is not committed", i);
+    e->was_dead_letter |= is_dead_letter;
     if (is_dead_letter || e->was_visible)
         return;
     world_trace(w, "visible  %s key %s", e->id, e->key);
@@ -69,11 +70,11 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     for (int k = 0; k < i; k++) {
         struct sim_event *f = &w->events[k];
         if (strcmp(f->key, e->key) != 0 || f->was_visible || f->is_unwanted || f->is_oversize ||
-            f->never_works || w->expired[k])
+            f->never_works || w->expired[k] || w->discarded[k])
             continue;
         if (f->expires_us != 0 && f->expires_us <= w->now.wall_us)
             continue;
-        bool may_be_dead = f->retries_reported >= (int)w->config.retry.max_attempts;
+        bool may_be_dead = f->retries_reported >= (int)w->least_attempts;
         if (!may_be_dead || w->config.retry.on_dead == ON_DEAD_BLOCK)
             world_broken(w, "event %d of key %s was published before event %d", i, e->key, k);
     }
@@ -136,8 +137,11 @@ static void check_attempts(struct world *w, const struct event *e)
         world_broken(w, "event %lld has spent %u attempts, the sink failed it %d times",
                      (long long)e->seq - 1, e->attempts, spent);
     if (e->outcome == OUTCOME_DEAD && !s->is_oversize && !s->never_works &&
-        e->attempts < (uint32_t)w->config.retry.max_attempts)
+        e->attempts < (uint32_t)w->least_attempts)
         world_broken(w, "event %lld died after %u attempts", (long long)e->seq - 1, e->attempts);
+    if (e->outcome == OUTCOME_DEAD && w->config.dead_letter.topic != NULL && !w->was_reloaded &&
+        !s->was_dead_letter)
+        world_broken(w, "event %lld died, and its topic was not told", (long long)e->seq - 1);
 }
 
 static void settle_new(struct world *w, const struct event *e)
@@ -225,6 +229,39 @@ void world_settle(struct world *w, const struct batch *b)
     }
 }
 
+/* The which-th dead row, counted round. */
+static struct sim_row *dead_row(struct world *w, int which)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_rows; i++)
+        n += w->rows[i].state == ROW_DEAD;
+    for (int i = 0; n > 0 && i < w->n_rows; i++)
+        if (w->rows[i].state == ROW_DEAD && which-- % n == 0)
+            return &w->rows[i];
+    return NULL;
+}
+
+void world_dead_retry(struct world *w, int which)
+{
+    struct sim_row *row = dead_row(w, which);
+    if (row == NULL)
+        return;
+    world_trace(w, "operator retries e%d", row->event);
+    row->state = ROW_PARKED;
+    row->attempts = 0;
+    row->next_us = 0;
+}
+
+void world_dead_discard(struct world *w, int which)
+{
+    struct sim_row *row = dead_row(w, which);
+    if (row == NULL)
+        return;
+    world_trace(w, "operator discards e%d", row->event);
+    w->discarded[row->event] = true;
+    remove_row(w, row);
+}
+
 bool world_is_done(const struct world *w)
 {
     if (w->n_committed < w->n_total || w->position < w->n_total)
@@ -255,7 +292,8 @@ void world_check_end(struct world *w)
         bool parked = false;
         for (int k = 0; k < w->n_rows; k++)
             parked |= w->rows[k].event == i;
-        if (!w->events[i].was_visible && !w->expired[i] && !w->skipped[i] && !parked)
+        bool is_settled = w->expired[i] || w->skipped[i] || w->discarded[i] || parked;
+        if (!w->events[i].was_visible && !is_settled)
             world_broken(w, "event %d was lost", i);
     }
 }

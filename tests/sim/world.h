@@ -26,6 +26,7 @@ struct sim_event {
     /* What happened to it. */
     int retries_reported;
     bool was_visible, was_dead_reported;
+    bool was_dead_letter;     /* published as one, or refused by the broker even so */
     int64_t first_visible_no; /* position in the broker's log */
 };
 
@@ -41,7 +42,8 @@ struct sim_row {
 
 struct faults {
     double source_error, source_open_error, sink_error, sink_open_error, outage, ack_lost, partial;
-    bool steal_lock, crashes, stalls;
+    double no_memory;
+    bool steal_lock, crashes, stalls, reloads, operators;
 };
 
 struct world {
@@ -62,7 +64,7 @@ struct world {
     struct sim_row rows[MAX_EVENTS];
     int n_rows;
     int64_t next_arrival;
-    bool expired[MAX_EVENTS], skipped[MAX_EVENTS];
+    bool expired[MAX_EVENTS], skipped[MAX_EVENTS], discarded[MAX_EVENTS];
 
     /* The broker: survives. */
     int64_t log_no;
@@ -70,7 +72,9 @@ struct world {
 
     int lane_depth;
     bool can_cancel;
-    struct pipeline_config config;
+    struct pipeline_config config; /* what the next relay starts with */
+    bool was_reloaded;
+    int64_t least_attempts; /* the lowest max_attempts that was ever configured */
     struct arena arena;
 };
 
@@ -95,6 +99,9 @@ int world_event_of(const struct delivery *d, bool *ret_is_dead_letter);
 /* The database. */
 void world_settle(struct world *w, const struct batch *b);
 int64_t world_parked_due(const struct world *w);
+/* What an operator does to a dead letter: back to be tried, or gone. */
+void world_dead_retry(struct world *w, int which);
+void world_dead_discard(struct world *w, int which);
 bool world_lane_is_live(const struct world *w, const char *key);
 /* The first live row of the row's lane. */
 bool world_is_head(const struct world *w, const struct sim_row *row);

@@ -13,6 +13,7 @@ not, for statements that block.
 fsync is off unless a test asks: a server that is killed, however rudely, loses
 only what it had not yet written to the kernel, which is all these tests need.
 """
+import collections
 import ctypes
 import itertools
 import os
@@ -100,15 +101,18 @@ class Session:
 
     def __init__(self, url, options=""):
         self._mark = f"--mark-{next(Session._names)}--"
-        self._buffer = b""
-        self._sent = 0
-        self._answered = 0
+        self._lines = collections.deque()
+        self._rest = b""
         self._psql = subprocess.Popen(
             ["psql", "-XqAt", "-F", "\x1f", "-P", "null=\x1d", "-v", "VERBOSITY=terse", url],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=clean_environment(PGOPTIONS=options))
         os.set_blocking(self._psql.stdout.fileno(), False)
-        self.pid = int(self.execute("SELECT pg_backend_pid()")[0][0])
+        try:
+            self.pid = int(self.execute("SELECT pg_backend_pid()")[0][0])
+        except BaseException:
+            self.kill()
+            raise
 
     def __enter__(self):
         return self
@@ -118,7 +122,6 @@ class Session:
 
     def start(self, sql):
         """Sends a statement and does not wait for its answer: wait() does."""
-        self._sent += 1
         text = f"{sql.rstrip().rstrip(';')};\n\\echo {self._mark} :ERROR :SQLSTATE :LAST_ERROR_MESSAGE\n"
         try:
             self._psql.stdin.write(text.encode())
@@ -138,7 +141,6 @@ class Session:
             if line.startswith(mark):
                 break
             lines.append(line.decode())
-        self._answered += 1
         failed, state, message = (line.decode().split(" ", 3)[1:] + ["", ""])[:3]
         if failed == "true" and (state in LOST_STATES):
             raise ConnectionLost(f"{state}: {message}")
@@ -147,18 +149,22 @@ class Session:
         return [tuple(None if v == "\x1d" else v for v in line.split("\x1f")) for line in lines]
 
     def _line(self, end):
-        while b"\n" not in self._buffer:
+        while not self._lines:
             left = end - time.monotonic()
             if left <= 0:
                 raise AssertionError("a statement got no answer in time")
-            if not select.select([self._psql.stdout], [], [], left)[0]:
-                continue
-            chunk = os.read(self._psql.stdout.fileno(), 1 << 20)
-            if not chunk:
+            if not self._read(left):
                 return None
-            self._buffer += chunk
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return line
+        return self._lines.popleft()
+
+    def _read(self, timeout):
+        """Takes in what psql says, if it does within the time; False at its end."""
+        if select.select([self._psql.stdout], [], [], timeout)[0]:
+            chunk = os.read(self._psql.stdout.fileno(), 1 << 20)
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            self._lines.extend(lines)
+            return bool(chunk)
+        return True
 
     def execute(self, sql, timeout=DEADLINE):
         self.start(sql)
@@ -179,13 +185,8 @@ class Session:
 
     def is_answered(self):
         """Whether a started statement has come to its end."""
-        if self._mark.encode() not in self._buffer:
-            while select.select([self._psql.stdout], [], [], 0)[0]:
-                chunk = os.read(self._psql.stdout.fileno(), 1 << 20)
-                if not chunk:
-                    break
-                self._buffer += chunk
-        return self._mark.encode() in self._buffer
+        self._read(0)
+        return any(line.startswith(self._mark.encode()) for line in self._lines)
 
     def kill(self):
         """Ends psql without a farewell, as a client that crashes."""
@@ -441,6 +442,7 @@ class Proxy:
         self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._pairs = []
+        self._ended = {}
         self._thawed = threading.Event()
         self._thawed.set()
         self._closed = False
@@ -490,11 +492,22 @@ class Proxy:
                 target.sendall(data)
         except OSError:
             pass
-        for s in (source, target):
+        self._end(source, target)
+
+    def _end(self, *pair):
+        """Ends both ways; the second of the two pumps closes."""
+        with self._lock:
+            self._ended[pair[0]] = self._ended.get(pair[0], 0) + 1
+            self._ended[pair[1]] = self._ended.get(pair[1], 0) + 1
+            is_last = self._ended[pair[0]] == 2
+        for s in pair:
             try:
                 s.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+            if is_last:
+                s.close()
+                self._ended.pop(s)
 
     def freeze(self):
         self._thawed.clear()

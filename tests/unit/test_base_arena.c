@@ -42,19 +42,21 @@ static void pieces_stay_where_they_are_until_reset(void **state) /* contract 1 *
     outrider__arena_release(&a);
 }
 
-static void reset_keeps_one_ordinary_chunk(void **state) /* contract 2 */
+static void reset_keeps_ordinary_chunks_up_to_a_limit(void **state) /* contract 2 */
 {
     (void)state;
     struct arena a;
     outrider__arena_init(&a, 1024);
-    assert_non_null(outrider__arena_alloc(&a, 1024));
-    assert_non_null(outrider__arena_alloc(&a, 1024));
+    for (int i = 0; i < ARENA_KEEP + 5; i++)
+        assert_non_null(outrider__arena_alloc(&a, 1024));
     outrider__arena_reset(&a);
     assert_int_equal(a.used, 0);
-    assert_non_null(a.head);
-    struct arena_chunk *kept = a.head;
-    assert_non_null(outrider__arena_alloc(&a, 1000));
-    assert_ptr_equal(a.head, kept);
+    assert_int_equal(a.generation, 1);
+    for (int i = 0; i < ARENA_KEEP; i++) {
+        assert_non_null(a.spare);
+        assert_non_null(outrider__arena_alloc(&a, 1000));
+    }
+    assert_null(a.spare);
     outrider__arena_release(&a);
 }
 
@@ -66,6 +68,7 @@ static void reset_gives_an_oversized_chunk_back(void **state) /* contract 2 */
     assert_non_null(outrider__arena_alloc(&a, 1 << 20));
     outrider__arena_reset(&a);
     assert_null(a.head);
+    assert_null(a.spare);
     outrider__arena_release(&a);
 }
 
@@ -113,7 +116,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_aligned_for_any_type),
         cmocka_unit_test(pieces_stay_where_they_are_until_reset),
-        cmocka_unit_test(reset_keeps_one_ordinary_chunk),
+        cmocka_unit_test(reset_keeps_ordinary_chunks_up_to_a_limit),
         cmocka_unit_test(reset_gives_an_oversized_chunk_back),
         cmocka_unit_test(a_size_no_system_has_is_refused),
         cmocka_unit_test(a_copy_ends_with_a_zero_byte_that_len_does_not_count),

@@ -49,7 +49,8 @@ enum column {
     C_HAS_CURSOR,
     C_HAS_PARKED,
     C_CAN_WRITE_CURSOR,
-    C_CAN_WRITE_PARKED
+    C_CAN_WRITE_PARKED,
+    C_HAS_UPKEEP
 };
 
 static void copy(char *to, size_t size, const PGresult *r, int col)
@@ -108,6 +109,7 @@ void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const 
                        cat->companion_schema);
     cat->can_write_cursor = outrider__pg_get_bool(r, 0, C_CAN_WRITE_CURSOR);
     cat->can_write_parked = outrider__pg_get_bool(r, 0, C_CAN_WRITE_PARKED);
+    cat->has_upkeep = outrider__pg_get_bool(r, 0, C_HAS_UPKEEP);
 }
 
 int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,

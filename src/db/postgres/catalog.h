@@ -53,6 +53,7 @@ struct pg_catalog {
     char parked_table[PG_NAME_MAX];
     int64_t schema_version;
     bool can_write_cursor, can_write_parked;
+    bool has_upkeep; /* the function outbox_partitions, and the right to call it */
 };
 
 /* The statement that reads all this has one argument, the table's name as the

@@ -35,7 +35,9 @@ SELECT current_setting('server_version_num')::int4,
     coalesce(has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'SELECT')
         AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'INSERT')
         AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'UPDATE')
-        AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'DELETE'), false)
+        AND has_table_privilege(to_regclass(cc.schema || '.outrider_parked'), 'DELETE'), false),
+    coalesce(c.relname = 'outbox' AND has_function_privilege(
+        to_regprocedure(quote_ident(n.nspname) || '.outbox_partitions(timestamptz)'), 'EXECUTE'), false)
 FROM (SELECT to_regclass($1)::oid AS oid) t
 LEFT JOIN pg_class c ON c.oid = t.oid
 LEFT JOIN pg_namespace n ON n.oid = c.relnamespace

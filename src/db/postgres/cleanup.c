@@ -2,6 +2,8 @@
 #include "adopt.h"
 #include "cleanup.h"
 
+#include <string.h>
+
 #include "store.h"
 
 /* From the front, in a window, so that rows which are still young are not all
@@ -18,6 +20,39 @@ void outrider__pg_cleanup_sql(struct strbuf *sql, const struct pg_catalog *cat)
         cat->table, cat->table, cat->cursor_table, cat->cursor_table);
 }
 
+void outrider__pg_upkeep_sql(struct strbuf *sql, const struct pg_catalog *cat)
+{
+    struct strbuf schema;
+    outrider__strbuf_init(&schema, PG_NAME_MAX);
+    outrider__strbuf_append(&schema, bytes_of(cat->table, strlen(cat->table) - strlen("outbox")));
+    outrider__strbuf_appendf(sql, "SELECT %soutbox_partitions($1)", strbuf_cstr(&schema));
+    outrider__strbuf_release(&schema);
+}
+
+static int drop_partitions(struct pg_store *s, int64_t older_than_us, uint64_t *ret_removed,
+                           struct outrider_error *err)
+{
+    struct strbuf sql;
+    struct pg_args args;
+    PGresult *r;
+    *ret_removed = 0;
+    if (!s->cat.has_upkeep)
+        return 0;
+    outrider__strbuf_init(&sql, 1024);
+    outrider__pg_upkeep_sql(&sql, &s->cat);
+    outrider__pg_args_init(&args);
+    outrider__pg_arg_time(&args, older_than_us);
+    int rc = outrider__pg_store_query(s, strbuf_cstr(&sql), &args, "cannot keep the partitions up",
+                                      &r, err);
+    if (rc == 0) {
+        *ret_removed = (uint64_t)outrider__pg_get_int(r, 0, 0, 0);
+        PQclear(r);
+    }
+    outrider__pg_args_release(&args);
+    outrider__strbuf_release(&sql);
+    return rc;
+}
+
 int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64_t limit,
                                uint64_t *ret_removed, struct outrider_error *err)
 {
@@ -25,10 +60,13 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
     struct strbuf sql;
     struct pg_args args;
     PGresult *r;
+    uint64_t dropped = 0;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
     if (outrider__pg_store_adopts(s))
         return outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
+    if (drop_partitions(s, older_than_us, &dropped, err) < 0)
+        return -1;
     outrider__strbuf_init(&sql, 8192);
     outrider__pg_cleanup_sql(&sql, &s->cat);
     outrider__pg_args_init(&args);
@@ -37,7 +75,7 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
     outrider__pg_arg_int8(&args, limit > 1000000 ? 1000000 : (int64_t)limit);
     int rc = outrider__pg_store_query(s, strbuf_cstr(&sql), &args, "cannot clean up", &r, err);
     if (rc == 0) {
-        *ret_removed = outrider__pg_store_changed(r);
+        *ret_removed = dropped + outrider__pg_store_changed(r);
         PQclear(r);
     }
     outrider__pg_args_release(&args);

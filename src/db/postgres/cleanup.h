@@ -17,4 +17,8 @@
 
 /* Arguments: 1 the outbox's name, 2 the cutoff (timestamptz), 3 how many (int8). */
 void outrider__pg_cleanup_sql(struct strbuf *sql, const struct pg_catalog *cat);
+/* Partitions, where cat->has_upkeep. Argument: the cutoff. Result: how many
+ * events went with those that were dropped. */
+void outrider__pg_upkeep_sql(struct strbuf *sql, const struct pg_catalog *cat);
+
 #endif

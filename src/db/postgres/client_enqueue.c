@@ -187,8 +187,8 @@ static int encode_payload(const struct outrider_event *e, Oid type, char **ret_c
 static int insert(PGconn *conn, const struct outrider_event *e, const char *id,
                   struct outrider_error *err)
 {
-    Oid type;
-    char *copy;
+    Oid type = 0;
+    char *copy = NULL;
     if (payload_type(conn, &type, err) < 0 || encode_payload(e, type, &copy, err) < 0)
         return -1;
     char partition[16], occurred[CLOCK_TEXT_SIZE], expires[CLOCK_TEXT_SIZE];

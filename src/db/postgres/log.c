@@ -93,6 +93,7 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_SAVE] = "cannot settle",
     [LOG_OLDEST] = "cannot read the locks",
     [LOG_CLEANUP] = "cannot clean up",
+    [LOG_UPKEEP] = "cannot keep the partitions up",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)
@@ -220,7 +221,8 @@ static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_
     return outrider__pg_log_fail_history(s, what, err);
 }
 
-/* "{[1,4),[7,8)}", as the server writes it. */
+/* "{[1,4),[7,8)}", as the server writes it. What is not below the position is
+ * read from there on anyway. */
 static int load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -234,9 +236,11 @@ static int load_gaps(struct pg_source *s, const char *text, struct outrider_erro
             return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
                                   "outrider_cursor.gaps of pipeline '%s' cannot be read",
                                   s->config->name);
-        if (outrider__gaps_add(&l->gaps, low, high - 1) < 0)
-            return outrider__fail_nomem(err);
         text = end;
+        if (high > l->head)
+            high = l->head;
+        if (low < high && outrider__gaps_add(&l->gaps, low, high - 1) < 0)
+            return outrider__fail_nomem(err);
     }
     return 0;
 }
@@ -328,11 +332,16 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
                      strcmp(outrider__pg_get_str(r, 0, 5), blocks ? "block" : "skip") != 0, err);
 }
 
-static char *cleanup_sql(const struct pg_catalog *cat)
+static char *cleanup_sql(enum log_statement which, const struct pg_catalog *cat)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, SQL_CAP);
-    outrider__pg_cleanup_sql(&sql, cat);
+    if (which == LOG_CLEANUP)
+        outrider__pg_cleanup_sql(&sql, cat);
+    else if (cat->has_upkeep)
+        outrider__pg_upkeep_sql(&sql, cat);
+    else
+        strbuf_append_str(&sql, "SELECT 0");
     return sql.data;
 }
 
@@ -344,7 +353,8 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
         const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
         if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
             template = sql_flushed_standby;
-        l->sql[i] = i == LOG_CLEANUP ? cleanup_sql(&s->cat) : expand(template, &s->cat);
+        l->sql[i] = i >= LOG_CLEANUP ? cleanup_sql((enum log_statement)i, &s->cat)
+                                     : expand(template, &s->cat);
         if (l->sql[i] == NULL)
             return outrider__fail_nomem(err);
         l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
@@ -374,6 +384,11 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
     outrider__strbuf_init(&l->anchor, 1 << 16);
     outrider__gaps_init(&l->gaps);
     l->mark = -1;
+    if (s->config->source.tables.n > 1)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "%s is a log: a pipeline reads one log; give each a pipeline of its "
+                              "own",
+                              s->cat.table);
     if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || prepare(s, err) < 0)
         return -1;
     if (s->config->replay) {
@@ -424,13 +439,17 @@ static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *
     struct pg_source *s = op->source;
     (void)n;
     (void)err;
-    log_of(s)->mark = outrider__pg_get_int(results[0], 0, 0, 0);
-    s->base.ready = true;
+    struct log_source *l = log_of(s);
+    l->mark = outrider__pg_get_int(results[0], 0, 0, 0);
+    if (l->mark == l->head && l->gaps.n == 0 && !s->config->replay)
+        s->base.mark_reached = true;
+    else
+        s->base.ready = true;
     pg_op_done(op);
     return 0;
 }
 
-/* Only a read that is newer than the mark can tell: gaps may have filled. */
+/* Where there are gaps, only a read that is newer than the mark can tell. */
 static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);

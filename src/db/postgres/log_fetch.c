@@ -22,6 +22,12 @@
 #define STANDBY_PAUSE_US 5000
 #define STANDBY_TELL_US 10000000
 
+static size_t max_gaps(const struct pg_source *s)
+{
+    int64_t n = s->config->source.max_gaps;
+    return n > 0 ? (size_t)n : SIZE_MAX;
+}
+
 static void choose_size(struct pg_source *s, const struct batch *b)
 {
     struct log_source *l = log_of(s);
@@ -90,17 +96,14 @@ static int add_read(struct pg_source *s, int *n, struct outrider_error *err)
 
 static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err);
 
-int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     int n = 0;
-    int errno_value = FAILPOINT("postgres.fetch");
-    if (errno_value != 0)
-        return outrider__fail_errno(err, errno_value, "cannot read the outbox");
     *f = (struct log_fetch){.op = op, .no = f->no + 1, .i_any = -1, .ask_us = CLOCK_NEVER};
     f->with_gaps = l->gaps.n > 0;
-    f->gaps_only = l->gaps.n > (size_t)s->config->source.max_gaps;
+    f->gaps_only = l->gaps.n > max_gaps(s);
     choose_size(s, op->op->batch);
     if (outrider__pg_request_begin(&s->conn, on_read, s, err) < 0 || add_writers(s, &n, err) < 0 ||
         add_read(s, &n, err) < 0)
@@ -114,6 +117,14 @@ int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outride
             return -1;
     }
     return outrider__pg_request_end(&s->conn, err);
+}
+
+int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    int errno_value = FAILPOINT("postgres.fetch");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot read the outbox");
+    return send_read(s, op, err);
 }
 
 static int note_writers(struct pg_source *s, const PGresult *r, struct outrider_error *err)
@@ -274,7 +285,7 @@ static int on_oldest(void *ctx, PGresult **results, int n, struct outrider_error
     outrider__pg_source_warn(s,
                              "more than max_gaps (%lld) ranges of seqs may still be filled by open "
                              "transactions: new events wait; the oldest: %s",
-                             (long long)s->config->source.max_gaps,
+                             (long long)max_gaps(s),
                              PQntuples(results[0]) > 0 ? outrider__pg_get_str(results[0], 0, 0)
                                                        : "has just ended");
     return 0;
@@ -284,7 +295,7 @@ static int tell_of_crowd(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     bool was_crowded = l->is_crowded;
-    l->is_crowded = l->gaps.n > (size_t)s->config->source.max_gaps;
+    l->is_crowded = l->gaps.n > max_gaps(s);
     if (!l->is_crowded || (was_crowded && s->now.mono_us - l->crowded_told_us < 60000000))
         return 0;
     l->crowded_told_us = s->now.mono_us;
@@ -351,6 +362,10 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
     if (take_rows(s, &g, err) < 0 || remember(s, &g, err) < 0 || move_head(s, &g, err) < 0 ||
         read_facts(s, results[f->i_facts], err) < 0 || tell_of_crowd(s, err) < 0)
         return -1;
+    if (g.b->n == 0 && g.met_large && !f->is_large) {
+        outrider__batch_reset(g.b);
+        return send_read(s, f->op, err);
+    }
     if (g.b->n == 0) {
         finish(s);
         return 0;

@@ -8,13 +8,15 @@
 #include "schema_companions.sql.h"
 #include "schema_function.sql.h"
 #include "schema_log.sql.h"
+#include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
 #include "schema_status.sql.h"
 #include "store_schema.h"
 
-#define DAY_S 86400
 #define DAYS_AHEAD 7
 #define MONTHS_AHEAD 3
+#define TEXT_OF(n) #n
+#define TEXT(n) TEXT_OF(n)
 
 static const char *const payloads[] = {"jsonb", "text", "bytea"};
 
@@ -125,6 +127,19 @@ static int append_status(struct strbuf *sql, const struct init_options *o, const
                          o, payload, err);
 }
 
+/* How a partitioned outbox is kept up; rests on the companions. */
+static void append_upkeep(struct strbuf *sql, const struct init_options *o, const char *schema)
+{
+    bool is_month = strcmp(o->partition, "month") == 0;
+    const struct pg_schema_value values[] = {
+        {"SCHEMA", schema},
+        {"UNIT", is_month ? "month" : "day"},
+        {"AHEAD", is_month ? TEXT(MONTHS_AHEAD) : TEXT(DAYS_AHEAD)},
+        {"FORMAT", is_month ? "YYYYMM" : "YYYYMMDD"},
+    };
+    outrider__pg_schema_expand(sql, sql_schema_partitions, values, sizeof values / sizeof *values);
+}
+
 static const struct layout_schema {
     const char *name;
     int (*append)(struct strbuf *sql, const struct init_options *o, const char *payload,
@@ -186,12 +201,14 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     return 0;
 }
 
-/* Rows that carry their state are changed by the relay. */
-static void append_roles(struct strbuf *sql, const struct pg_schema_value *values,
-                         const char *layout)
+static void append_roles(struct strbuf *sql, const struct init_options *o, const char *layout,
+                         const struct pg_schema_value *values)
 {
+    bool is_log = strcmp(layout, "log") == 0;
     outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
-    if (strcmp(layout, "status") == 0)
+    if (o->partition != NULL && is_log)
+        strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
+    if (!is_log) /* rows that carry their state are changed by the relay */
         outrider__pg_schema_expand(
             sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n", values, 2);
 }
@@ -223,8 +240,10 @@ static int compose(const struct init_options *o, const struct circumstances *c, 
     strbuf_append_str(sql, sql_schema_companions);
     if (!is_foreign) {
         outrider__pg_schema_expand(sql, sql_schema_function, values, 2);
+        if (o->partition != NULL && strcmp(layout, "log") == 0)
+            append_upkeep(sql, o, c->schema);
         if (c->may_make_roles || c->has_roles)
-            append_roles(sql, values, layout);
+            append_roles(sql, o, layout, values);
         else
             strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
                                    "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "

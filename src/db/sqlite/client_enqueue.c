@@ -127,16 +127,12 @@ static int fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
     return outrider__sqlite_fail(err, db, rc, "cannot insert the event");
 }
 
-static int insert(sqlite3 *db, const struct outrider_event *e, const char *id,
-                  struct outrider_error *err)
+static int bind_event(sqlite3 *db, sqlite3_stmt *st, const struct outrider_event *e, const char *id,
+                      struct outrider_error *err)
 {
-    sqlite3_stmt *st = NULL;
-    sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(db);
-    int rc = sqlite3_prepare_v2(db, sql_insert, -1, &st, NULL);
-    if (rc == SQLITE_OK)
-        rc = bind_payload(db, st, 5, e, err);
+    int rc = bind_payload(db, st, 5, e, err);
     if (rc < 0)
-        goto refused;
+        return -1;
     rc |= bind_string(st, 1, id);
     rc |= bind_string(st, 2, e->aggregate_type);
     rc |= bind_string(st, 3, e->aggregate_id);
@@ -147,25 +143,28 @@ static int insert(sqlite3 *db, const struct outrider_event *e, const char *id,
     rc |= e->partition >= 0 ? sqlite3_bind_int(st, 9, e->partition) : SQLITE_OK;
     rc |= bind_time(st, 10, e->occurred_at_us);
     rc |= bind_time(st, 11, e->expires_at_us);
-    if (rc == SQLITE_OK) {
-        (void)sqlite3_step(st);
-        rc = sqlite3_reset(st);
-    }
-    if (rc != SQLITE_OK) {
-        (void)fail_insert(db, sqlite3_extended_errcode(db), err);
-        goto refused;
-    }
-    sqlite3_finalize(st);
-    /* The application may want to know the rowid of its own last insert. */
-    sqlite3_set_last_insert_rowid(db, last_rowid);
-    return 0;
-refused:
-    sqlite3_finalize(st);
-    return -1;
+    return rc == SQLITE_OK ? 0 : fail_insert(db, sqlite3_extended_errcode(db), err);
 }
 
-int outrider_enqueue_sqlite(sqlite3 *db, const struct outrider_event *event, unsigned flags,
-                            char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
+static int insert(sqlite3 *db, sqlite3_stmt *st, const struct outrider_event *e, const char *id,
+                  struct outrider_error *err)
+{
+    sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(db);
+    int rc = bind_event(db, st, e, id, err);
+    if (rc == 0) {
+        (void)sqlite3_step(st);
+        if (sqlite3_reset(st) != SQLITE_OK)
+            rc = fail_insert(db, sqlite3_extended_errcode(db), err);
+        else /* the application may want to know the rowid of its own last insert */
+            sqlite3_set_last_insert_rowid(db, last_rowid);
+    }
+    sqlite3_clear_bindings(st);
+    return rc;
+}
+
+int outrider__sqlite_enqueue(sqlite3 *db, sqlite3_stmt **kept, const struct outrider_event *event,
+                             unsigned flags, char ret_id[OUTRIDER_ID_SIZE],
+                             struct outrider_error *err)
 {
     char id[OUTRIDER_ID_SIZE];
     if (db == NULL)
@@ -181,9 +180,20 @@ int outrider_enqueue_sqlite(sqlite3 *db, const struct outrider_event *event, uns
         memcpy(id, event->id, sizeof id);
     else if (outrider__uuid_new(outrider__clock_now().wall_us, id) < 0)
         return outrider__fail(err, OUTRIDER_IO, OUTRIDER_RETRY, "the system has no random bytes");
-    if (insert(db, event, id, err) < 0)
+    if (*kept == NULL && sqlite3_prepare_v2(db, sql_insert, -1, kept, NULL) != SQLITE_OK)
+        return fail_insert(db, sqlite3_extended_errcode(db), err);
+    if (insert(db, *kept, event, id, err) < 0)
         return -1;
     if (ret_id != NULL)
         memcpy(ret_id, id, sizeof id);
     return 0;
+}
+
+int outrider_enqueue_sqlite(sqlite3 *db, const struct outrider_event *event, unsigned flags,
+                            char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = outrider__sqlite_enqueue(db, &st, event, flags, ret_id, err);
+    sqlite3_finalize(st);
+    return rc;
 }

@@ -160,8 +160,8 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     if (outrider__sqlite_check(s->db, err) < 0 || outrider__sqlite_fetch_prepare(s, err) < 0)
         return -1;
-    return outrider__sqlite_exec(s->db, "PRAGMA synchronous = NORMAL", "cannot set up the database",
-                                 err);
+    return outrider__sqlite_exec(s->db, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256",
+                                 "cannot set up the database", err);
 }
 
 static void activate(struct sqlite_source *s, struct instant now)

@@ -27,10 +27,12 @@ static int store_open(struct store *base, const struct pipeline_config *config,
 static void store_close(struct store *base)
 {
     struct sqlite_store *s = sqlite_store_of(base);
+    sqlite3_finalize(s->insert);
     (void)sqlite3_close(s->db);
     free(s->path);
     free(s->real);
     s->db = NULL;
+    s->insert = NULL;
     s->path = s->real = NULL;
 }
 
@@ -149,7 +151,7 @@ static int store_put(struct store *base, const struct outrider_event *e,
                               "payload of %zu bytes is above max_payload (%lld); keep the data "
                               "elsewhere and send a reference, or raise --set max_payload",
                               e->payload_len, (long long)max);
-    return outrider_enqueue_sqlite(s->db, e, 0, ret_id, err);
+    return outrider__sqlite_enqueue(s->db, &s->insert, e, 0, ret_id, err);
 }
 
 static int store_put_commit(struct store *base, struct outrider_error *err)
