@@ -39,6 +39,13 @@ class StatusTest(pgtest.PostgresTest):
     def count(self, status):
         return int(self.value("SELECT count(*) FROM outbox WHERE status = '%s'" % status))
 
+    @staticmethod
+    def wait_stopped(relay):
+        def is_stopped():
+            with open("/proc/%d/stat" % relay.pid, encoding="utf-8") as f:
+                return f.read().rsplit(")", 1)[1].split()[0] == "T"
+        wait_until(is_stopped, "the relay to be stopped")
+
     def wait_published(self, n):
         wait_until(lambda: self.count("PUBLISHED") == n, "%d published rows" % n)
 
@@ -153,7 +160,7 @@ class Order(StatusTest):
     def test_order_holds_through_failures_small_batches_and_restarts(self):
         self.insert(600, keys=11)
         for at in (3, 40, 90):
-            relay = self.start_relay("--set", "source.batch=20", "--set", "retry.delays=[20ms]", *ONE_BY_ONE,
+            relay = self.start_relay("--set", "source.batch=5", "--set", "retry.delays=[20ms]", *ONE_BY_ONE,
                                      env={"OUTRIDER_FAILPOINTS": "relay.delivered=eio@%d,relay.after_settle=kill@%d"
                                           % (at, at // 3 + 2)})
             self.assertEqual(relay.join(), -signal.SIGKILL)
@@ -198,7 +205,7 @@ class Order(StatusTest):
         relay = self.start_relay(env={"OUTRIDER_FAILPOINTS": "relay.before_settle=stop"})
         self.insert(3)
         wait_until(lambda: len(self.delivered()) == 3, "delivery")
-        wait_until(lambda: "T" in open("/proc/%d/stat" % relay.pid).read().rsplit(")", 1)[1][:3], "stop")
+        self.wait_stopped(relay)
         self.sql("UPDATE outrider_cursor SET epoch = epoch + 1")
         relay.send(signal.SIGCONT)
         relay.wait_for_log("another relay took over")
@@ -324,7 +331,7 @@ class BadNights(StatusTest):
     def test_the_application_may_publish_a_row_itself_meanwhile(self):
         self.insert(1)
         relay = self.start_relay(env={"OUTRIDER_FAILPOINTS": "relay.delivered=eio@1,relay.before_settle=stop"})
-        wait_until(lambda: "T" in open("/proc/%d/stat" % relay.pid).read().rsplit(")", 1)[1][:3], "stop")
+        self.wait_stopped(relay)
         self.sql("UPDATE outbox SET status = 'PUBLISHED', published_at = now()")
         relay.send(signal.SIGCONT)
         self.insert(1, first=2)

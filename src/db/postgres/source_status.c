@@ -320,6 +320,21 @@ static int on_renewed(void *ctx, PGresult **results, int n, struct outrider_erro
     return 0;
 }
 
+/* ids, owner and claim numbers of a batch: what every statement on claimed rows takes. */
+static void add_claimed(struct status_source *d, const struct status_flight *f)
+{
+    outrider__pg_args_clear(&d->args);
+    outrider__pg_array_begin(&d->args, PG_TEXT);
+    for (size_t k = 0; k < f->batch->n; k++)
+        outrider__pg_array_text(&d->args, f->batch->events[k].id);
+    outrider__pg_array_end(&d->args);
+    outrider__pg_arg_str(&d->args, f->owner);
+    outrider__pg_array_begin(&d->args, PG_INT8);
+    for (size_t k = 0; k < f->batch->n; k++)
+        outrider__pg_array_int8(&d->args, f->batch->events[k].row);
+    outrider__pg_array_end(&d->args);
+}
+
 /* What is in flight stays ours for another lease. */
 static int renew(struct status_source *d, struct outrider_error *err)
 {
@@ -333,16 +348,7 @@ static int renew(struct status_source *d, struct outrider_error *err)
         if (!any && outrider__pg_request_begin(c, on_renewed, d, err) < 0)
             return -1;
         any = true;
-        outrider__pg_args_clear(&d->args);
-        outrider__pg_array_begin(&d->args, PG_TEXT);
-        for (size_t k = 0; k < f->batch->n; k++)
-            outrider__pg_array_text(&d->args, f->batch->events[k].id);
-        outrider__pg_array_end(&d->args);
-        outrider__pg_arg_str(&d->args, f->owner);
-        outrider__pg_array_begin(&d->args, PG_INT8);
-        for (size_t k = 0; k < f->batch->n; k++)
-            outrider__pg_array_int8(&d->args, f->batch->events[k].row);
-        outrider__pg_array_end(&d->args);
+        add_claimed(d, f);
         if (outrider__pg_request_add(c, &f->table->st[ST_RENEW], &d->args, err) < 0)
             return -1;
     }
@@ -367,11 +373,29 @@ static int status_tick(struct pg_source *s, struct instant now, struct outrider_
     return 0;
 }
 
+/* Rows that a stop found on their way go back at once, where that is possible:
+ * nobody waits for the answer. Otherwise their lease ends by itself. */
+static void give_back(struct status_source *d)
+{
+    struct pg_conn *c = &d->s->conn;
+    for (size_t i = 0; i < STATUS_FLIGHTS_MAX && c->state == PG_UP; i++) {
+        struct status_flight *f = &d->flights[i];
+        if (f->batch == NULL || !f->table->claims)
+            continue;
+        add_claimed(d, f);
+        if (outrider__pg_request(c, &f->table->st[ST_RELEASE], &d->args, NULL, NULL, NULL) < 0)
+            return;
+    }
+    if (c->state == PG_UP)
+        (void)outrider__pg_poll(c, d->s->now, NULL);
+}
+
 static void status_close(struct pg_source *s)
 {
     struct status_source *d = s->layout_data;
     if (d == NULL)
         return;
+    give_back(d);
     for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++)
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);
