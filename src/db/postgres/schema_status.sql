@@ -29,7 +29,9 @@ CREATE TABLE IF NOT EXISTS outbox (
     @KEYS@
 )@PARTITION@;
 @PARTITIONS@
--- What is to be done, in order; and what is done, for clean-up.
+-- What is to be done, in order; what holds its key up; and what is done, for
+-- clean-up (BRIN: rows are published in the order of time, nearly).
 CREATE INDEX IF NOT EXISTS outbox_unsettled ON outbox (seq) WHERE status IN ('PENDING', 'PROCESSING', 'FAILED');
-CREATE INDEX IF NOT EXISTS outbox_published ON outbox (published_at) WHERE status = 'PUBLISHED';
+CREATE INDEX IF NOT EXISTS outbox_waiting ON outbox (status) WHERE status IN ('PROCESSING', 'FAILED', 'DEAD_LETTER');
+CREATE INDEX IF NOT EXISTS outbox_published ON outbox USING brin (published_at) WITH (pages_per_range = 32);
 COMMENT ON TABLE outbox IS 'outrider: layout status';

@@ -135,46 +135,69 @@ static void takable_states(struct strbuf *q, const struct status_source *d,
     strbuf_append_str(q, ")");
 }
 
+/* " UNION ALL SELECT key FROM outbox b WHERE ", each with a condition of its own
+ * that an index on the state can serve. */
+static void blocking_rows(struct strbuf *q, const struct status_table *t, size_t begin)
+{
+    strbuf_append_str(q, q->len > begin ? " UNION ALL SELECT " : "SELECT ");
+    outrider__pg_sql_key(q, &t->a, "b.");
+    outrider__strbuf_appendf(q, " FROM %s b WHERE ", t->a.outbox);
+}
+
+/* Rows that somebody else has claimed. */
+static void blocking_claims(struct strbuf *q, const struct status_source *d,
+                            const struct status_table *t, size_t begin)
+{
+    blocking_rows(q, t, begin);
+    if (has_value(t, STATE_PROCESSING))
+        is_state(q, t, STATE_PROCESSING, "b.");
+    else
+        outrider__pg_sql_unsettled(q, &t->a, "b.");
+    strbuf_append_str(q, " AND ");
+    is_leased(q, d, t, "b.");
+    strbuf_append_str(q, " AND NOT starts_with(");
+    col(q, t, ROLE_LOCKED_BY, "b.");
+    strbuf_append_str(q, "::text, ");
+    outrider__pg_sql_literal(q, d->owner_prefix);
+    strbuf_append_str(q, ")");
+}
+
 /* Keys of which an earlier row waits: nothing behind it may be taken. */
-static void and_not_blocked(struct strbuf *q, const struct status_source *d,
-                            const struct status_table *t)
+static void blocked_keys(struct strbuf *q, const struct status_source *d,
+                         const struct status_table *t)
 {
     bool blocks = d->s->config->retry.on_dead == ON_DEAD_BLOCK;
-    if (!d->s->config->ordered)
-        return;
-    strbuf_append_str(q, " AND ");
-    outrider__pg_sql_key(q, &t->a, "o.");
-    strbuf_append_str(q, " NOT IN (SELECT ");
-    outrider__pg_sql_key(q, &t->a, "b.");
-    outrider__strbuf_appendf(q, " FROM %s b WHERE false", t->a.outbox);
+    size_t begin = q->len;
     if (!t->a.parks_retries) {
-        strbuf_append_str(q, " OR (");
+        blocking_rows(q, t, begin);
         is_state(q, t, STATE_FAILED, "b.");
         strbuf_append_str(q, " AND NOT ");
         due(q, t, "b.");
-        strbuf_append_str(q, ")");
     }
     if (blocks && has_value(t, STATE_DEAD)) {
-        strbuf_append_str(q, " OR ");
+        blocking_rows(q, t, begin);
         is_state(q, t, STATE_DEAD, "b.");
     }
-    if (t->has_owner) {
-        strbuf_append_str(q, " OR (");
-        outrider__pg_sql_unsettled(q, &t->a, "b.");
-        strbuf_append_str(q, " AND ");
-        is_leased(q, d, t, "b.");
-        strbuf_append_str(q, " AND NOT starts_with(");
-        col(q, t, ROLE_LOCKED_BY, "b.");
-        strbuf_append_str(q, "::text, ");
-        outrider__pg_sql_literal(q, d->owner_prefix);
-        strbuf_append_str(q, "))");
-    }
+    if (t->has_owner)
+        blocking_claims(q, d, t, begin);
     if (t->a.parks_dead) {
-        outrider__strbuf_appendf(q, " UNION ALL SELECT p.lane FROM %s p WHERE ", t->a.parked_table);
+        outrider__strbuf_appendf(q, "%sSELECT p.lane FROM %s p WHERE ",
+                                 q->len > begin ? " UNION ALL " : "", t->a.parked_table);
         pipeline_of(q, d, t, "p.");
         outrider__strbuf_appendf(q, " AND (p.state <> 'dead' AND p.next_attempt_at > now()%s)",
                                  blocks ? " OR p.state = 'dead'" : "");
     }
+}
+
+static void and_not_blocked(struct strbuf *q, const struct status_source *d,
+                            const struct status_table *t)
+{
+    if (!d->s->config->ordered)
+        return;
+    strbuf_append_str(q, " AND ");
+    outrider__pg_sql_key(q, &t->a, "o.");
+    strbuf_append_str(q, " NOT IN (");
+    blocked_keys(q, d, t);
     strbuf_append_str(q, ")");
 }
 
