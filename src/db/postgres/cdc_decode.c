@@ -8,19 +8,19 @@
 #include "wire.h"
 
 static const char *const role_names[CDC_ROLES] = {
-    [ROLE_SEQ] = "seq",
-    [ROLE_ID] = "id",
-    [ROLE_AGGREGATE_TYPE] = "aggregate_type",
-    [ROLE_AGGREGATE_ID] = "aggregate_id",
-    [ROLE_EVENT_TYPE] = "event_type",
-    [ROLE_PAYLOAD] = "payload",
-    [ROLE_HEADERS] = "headers",
-    [ROLE_TOPIC] = "topic",
-    [ROLE_PARTITION_KEY] = "partition_key",
-    [ROLE_PARTITION] = "partition",
-    [ROLE_OCCURRED_AT] = "occurred_at",
-    [ROLE_CREATED_AT] = "created_at",
-    [ROLE_EXPIRES_AT] = "expires_at",
+    [COL_SEQ] = "seq",
+    [COL_ID] = "id",
+    [COL_AGGREGATE_TYPE] = "aggregate_type",
+    [COL_AGGREGATE_ID] = "aggregate_id",
+    [COL_EVENT_TYPE] = "event_type",
+    [COL_PAYLOAD] = "payload",
+    [COL_HEADERS] = "headers",
+    [COL_TOPIC] = "topic",
+    [COL_PARTITION_KEY] = "partition_key",
+    [COL_PARTITION] = "partition",
+    [COL_OCCURRED_AT] = "occurred_at",
+    [COL_CREATED_AT] = "created_at",
+    [COL_EXPIRES_AT] = "expires_at",
 };
 
 const char *outrider__cdc_role_name(enum cdc_role role)
@@ -159,9 +159,9 @@ static int scan_tuple(const struct cdc_relation *rel, struct cdc_message *m,
     for (uint16_t i = 0; i < n; i++) {
         if (outrider__cdc_read_cell(&r, &cell) < 0)
             return broken(err, "an Insert is cut");
-        if (rel->role_of[i] == ROLE_SEQ)
+        if (rel->role_of[i] == COL_SEQ)
             m->seq = outrider__cdc_cell_int(&cell, 0);
-        else if (rel->role_of[i] == ROLE_PAYLOAD)
+        else if (rel->role_of[i] == COL_PAYLOAD)
             m->payload_length = cell.value.len;
     }
     return 0;

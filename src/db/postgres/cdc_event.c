@@ -181,7 +181,7 @@ static struct bytes text_of(struct row *w, enum cdc_role role)
     if (c->form != 't' && c->form != 'b')
         return BYTES_NULL;
     char *out = w->at;
-    ssize_t len = write_text(c, w->rel->types[role], role == ROLE_PAYLOAD, out);
+    ssize_t len = write_text(c, w->rel->types[role], role == COL_PAYLOAD, out);
     if (len < 0) {
         malformed(w, role, "has a type that cannot be read");
         return BYTES_NULL;
@@ -257,56 +257,56 @@ static int set_failure(struct event *e, struct batch *b, const char *thing, cons
 
 static void set_payload(const struct cdc_decoder *d, struct row *w, struct event *e)
 {
-    const struct cdc_cell *c = &w->cells[ROLE_PAYLOAD];
+    const struct cdc_cell *c = &w->cells[COL_PAYLOAD];
     size_t len = c->value.len -
-                 (w->rel->types[ROLE_PAYLOAD] == PG_JSONB && c->form == 'b' && c->value.len > 0);
-    if (c->form == 't' && w->rel->types[ROLE_PAYLOAD] == PG_BYTEA && len >= 2)
+                 (w->rel->types[COL_PAYLOAD] == PG_JSONB && c->form == 'b' && c->value.len > 0);
+    if (c->form == 't' && w->rel->types[COL_PAYLOAD] == PG_BYTEA && len >= 2)
         len = len / 2 - 1;
     e->payload_len = len;
     if (len > d->max_payload) {
         e->is_oversize = true;
         return;
     }
-    e->payload = text_of(w, ROLE_PAYLOAD);
-    if (!w->rel->has[ROLE_PAYLOAD])
-        malformed(w, ROLE_PAYLOAD, "is missing");
+    e->payload = text_of(w, COL_PAYLOAD);
+    if (!w->rel->has[COL_PAYLOAD])
+        malformed(w, COL_PAYLOAD, "is missing");
     e->payload_len = e->payload.len;
 }
 
 static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, struct event *e,
                      struct batch *b, struct outrider_error *err)
 {
-    static const enum cdc_role texts[] = {ROLE_ID,           ROLE_AGGREGATE_TYPE, ROLE_AGGREGATE_ID,
-                                          ROLE_EVENT_TYPE,   ROLE_HEADERS,        ROLE_TOPIC,
-                                          ROLE_PARTITION_KEY};
+    static const enum cdc_role texts[] = {COL_ID,           COL_AGGREGATE_TYPE, COL_AGGREGATE_ID,
+                                          COL_EVENT_TYPE,   COL_HEADERS,        COL_TOPIC,
+                                          COL_PARTITION_KEY};
     struct row w = {0};
     size_t room = OUTRIDER_ID_SIZE;
     take_apart(&w, m);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         room += text_room(&w.cells[texts[i]]);
-    if (w.cells[ROLE_PAYLOAD].value.len / 2 <= d->max_payload + 2)
-        room += text_room(&w.cells[ROLE_PAYLOAD]);
+    if (w.cells[COL_PAYLOAD].value.len / 2 <= d->max_payload + 2)
+        room += text_room(&w.cells[COL_PAYLOAD]);
     w.at = outrider__arena_alloc(&b->arena, room);
     if (w.at == NULL)
         return outrider__fail_nomem(err);
     e->seq = m->seq;
-    e->id = required(&w, ROLE_ID);
+    e->id = required(&w, COL_ID);
     if (e->id.len == 0) {
         e->id = derived_id(m, w.at);
         w.at += e->id.len + 1;
     }
-    e->aggregate_type = required(&w, ROLE_AGGREGATE_TYPE);
-    e->aggregate_id = required(&w, ROLE_AGGREGATE_ID);
-    e->event_type = required(&w, ROLE_EVENT_TYPE);
-    e->headers = text_of(&w, ROLE_HEADERS);
-    e->topic = text_of(&w, ROLE_TOPIC);
-    e->partition_key = text_of(&w, ROLE_PARTITION_KEY);
+    e->aggregate_type = required(&w, COL_AGGREGATE_TYPE);
+    e->aggregate_id = required(&w, COL_AGGREGATE_ID);
+    e->event_type = required(&w, COL_EVENT_TYPE);
+    e->headers = text_of(&w, COL_HEADERS);
+    e->topic = text_of(&w, COL_TOPIC);
+    e->partition_key = text_of(&w, COL_PARTITION_KEY);
     set_payload(d, &w, e);
-    int64_t partition = outrider__cdc_cell_int(&w.cells[ROLE_PARTITION], -1);
+    int64_t partition = outrider__cdc_cell_int(&w.cells[COL_PARTITION], -1);
     e->partition = partition < 0 || partition > INT32_MAX ? -1 : (int32_t)partition;
-    e->created_at_us = time_of(&w, ROLE_CREATED_AT, d->commit_us);
-    e->occurred_at_us = time_of(&w, ROLE_OCCURRED_AT, e->created_at_us);
-    int64_t expires = time_of(&w, ROLE_EXPIRES_AT, 0);
+    e->created_at_us = time_of(&w, COL_CREATED_AT, d->commit_us);
+    e->occurred_at_us = time_of(&w, COL_OCCURRED_AT, e->created_at_us);
+    int64_t expires = time_of(&w, COL_EXPIRES_AT, 0);
     e->expires_at_us = expires == CLOCK_NEVER ? 0 : expires;
     if (w.wrong != NULL)
         return set_failure(e, b, w.wrong, w.why, err);

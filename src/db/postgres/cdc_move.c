@@ -268,7 +268,7 @@ static int save_cdc(struct pg_source *s, struct outrider_error *err)
     struct cdc_source *c = cdc_of(s);
     int64_t epoch = log_of(s)->epoch;
     outrider__pg_layout_log.close(s);
-    s->base.active = s->base.ready = false;
+    s->base.ready = false; /* operations that come meanwhile are held */
     s->phase = PHASE_BEGIN;
     c->phase = CDC_READING;
     s->base.wake_us = CLOCK_NEVER;
@@ -333,7 +333,7 @@ static int on_saved_leaving(void *ctx, PGresult **results, int n, struct outride
 static int save_leaving(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    s->base.active = s->base.ready = false;
+    s->base.ready = false; /* operations that come meanwhile are held */
     s->phase = PHASE_BEGIN;
     s->base.wake_us = CLOCK_NEVER;
     c->phase = CDC_READING;

@@ -28,13 +28,17 @@ struct pg_op {
     struct pg_source *source;
     struct source_op *op;
     bool is_done;
-    int step; /* the layout's own */
+    bool is_held; /* came while the layout was changing: started when it is active again */
+    int step;     /* the layout's own */
 };
 
 struct pg_layout {
     const char *name;
     /* Whether this layout reads such a table. The first that says yes is taken. */
     bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
+    /* Whether only one relay may be active; NULL: always. begin() may change its
+     * mind: it sets PHASE_LOCK, and is called again when the lock is held. */
+    bool (*needs_lock)(const struct pg_source *s);
     /* The lock is held: read the cursor, take over, then call
      * outrider__pg_source_activate(). s->layout_data is the layout's own. */
     int (*begin)(struct pg_source *s, struct outrider_error *err);
@@ -71,7 +75,8 @@ struct pg_source {
     void *layout_data;
     void *cdc;     /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
     size_t n_live; /* batches of new events that were handed out and are not settled */
-    struct pg_statement st_catalog;
+    struct pg_statement st_catalog, st_companions;
+    char *companions_sql;         /* owned; where they had to be made */
     struct pg_op ops[PG_OPS_MAX]; /* a ring */
     size_t first_op, n_ops;
     int64_t started_us; /* of connecting */

@@ -65,6 +65,8 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
     char slot[64];
     struct strbuf sql;
     PGresult *r = NULL;
+    if (!s->cat.has_seq || s->cat.has_mark)
+        return 0;
     outrider__cdc_slot_name(st->pipeline, slot);
     outrider__strbuf_init(&sql, 8192);
 #pragma GCC diagnostic push
