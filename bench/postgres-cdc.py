@@ -82,7 +82,7 @@ class Bench:
         print(text, flush=True)
 
     def relay(self, url, name, *more):
-        return [OUTRIDER, "relay", "--from", url, "--mode", "cdc", "--name", name, "--log-level", "error", *more]
+        return [OUTRIDER, "relay", "--from", url, "--mode", "cdc", "--name", name, "--log-level", "warn", *more]
 
     def database(self):
         name = self.server.create_database()
@@ -92,6 +92,10 @@ class Bench:
     def base(self, database):
         """An empty pipeline in mode cdc, whose slot and cursor are copied for each run."""
         name = "base" + database
+        # A publication must be older than what is read through it.
+        for copy in range(self.copies + 1, self.copies + 4 * ROUNDS + 1):
+            self.server.query(f"CREATE PUBLICATION outrider_copy{copy} FOR TABLE outbox WITH (publish = 'insert', "
+                              "publish_via_partition_root = true)", database)
         subprocess.run(self.relay(self.server.url(database), name, "--to", "null:", "--once"), check=True)
         return name
 
@@ -99,8 +103,6 @@ class Bench:
         self.copies += 1
         name = f"copy{self.copies}"
         self.server.query(f"SELECT pg_copy_logical_replication_slot('outrider_{base}', 'outrider_{name}')", database)
-        self.server.query(f"CREATE PUBLICATION outrider_{name} FOR TABLE outbox WITH (publish = 'insert', "
-                          "publish_via_partition_root = true)", database)
         self.server.query(f"INSERT INTO outrider_cursor (pipeline, outbox, mode) SELECT '{name}', outbox, mode FROM "
                           f"outrider_cursor WHERE pipeline = '{base}'", database)
         return name

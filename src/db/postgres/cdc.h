@@ -180,7 +180,8 @@ struct cdc_source {
     bool must_reply, must_confirm;
     bool asked_alive;
     struct pg_op *fetch_op; /* waits for its lanes to be looked up, or for rows */
-    bool is_backlog;
+    bool is_filling;        /* it waits for more, until then */
+    int64_t round_us, filling_until_us;
     struct cdc_cleanup cleanup;
 };
 

@@ -18,6 +18,11 @@
 #define ALIVE_ASK_US 10000000
 #define ALIVE_END_US 30000000
 #define READER_PAUSE_US 100000
+/* Behind a backlog a batch is filled in rounds: the server is woken less often,
+ * and there are fewer settles. An event that was committed just now goes at once. */
+#define FRESH_US 50000
+#define ROUND_US 1000
+#define FILLING_US 20000
 #define READER_END_US 2000000
 
 static int tell(struct pg_source *s, bool wants_reply, struct outrider_error *err)
@@ -129,13 +134,31 @@ static int take_data(struct pg_source *s, struct bytes data, struct outrider_err
     return 0;
 }
 
+/* The server looks the publication up as it was when an event was committed. */
+static int next_message(struct pg_source *s, struct link_message *ret, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct outrider_error why = {0};
+    if (outrider__cdc_link_next(&c->link, s->now, ret, &why) == 0)
+        return 0;
+    if (strcmp(why.origin, "42704") == 0)
+        return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                              "publication %s was made anew since the slot's position, and the "
+                              "server cannot read its log through it; run `outrider slot drop` and "
+                              "`outrider resync`, both with --name %s",
+                              c->slot, s->config->name);
+    if (err != NULL)
+        *err = why;
+    return -1;
+}
+
 /* Reads until an event is held, or there is nothing to be read now. */
 static int look(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     struct link_message m;
     while (!c->has_held && !c->is_stopped && !c->is_paused) {
-        if (outrider__cdc_link_next(&c->link, s->now, &m, err) < 0)
+        if (next_message(s, &m, err) < 0)
             return -1;
         if (m.kind == LINK_NOTHING)
             return 0;
@@ -188,7 +211,7 @@ int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider
 static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct cdc_point *points = NULL;
+    struct cdc_point *points = b->source_data;
     while (!batch_is_full(b)) {
         if (look(s, err) < 0)
             return -1;
@@ -208,20 +231,42 @@ static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err
     return 0;
 }
 
+static bool is_worth_waiting(const struct pg_source *s, const struct batch *b)
+{
+    const struct cdc_source *c = s->cdc;
+    return b->n > 0 && !batch_is_full(b) && !s->base.mark_reached && !c->is_stopped &&
+           !c->is_paused && s->now.wall_us - c->decoder.commit_us > FRESH_US &&
+           s->now.mono_us < c->filling_until_us;
+}
+
+static int fill_round(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct pg_op *op = c->fetch_op;
+    struct batch *b = op->op->batch;
+    if (fill(s, b, err) < 0)
+        return -1;
+    look_for_mark(s);
+    c->is_filling = is_worth_waiting(s, b);
+    if (c->is_filling) {
+        c->round_us = s->now.mono_us + ROUND_US;
+        return 0;
+    }
+    s->base.ready = batch_is_full(b);
+    if (b->n > 0)
+        c->batch_floor = c->n_fetched;
+    return outrider__cdc_hand_on(s, op, err);
+}
+
 int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct batch *b = op->op->batch;
     s->base.ready = false;
-    if (c->link.state == LINK_STREAMING) {
-        if (fill(s, b, err) < 0)
-            return -1;
-        s->base.ready = batch_is_full(b);
-        if (b->n > 0)
-            c->batch_floor = c->n_fetched;
-        look_for_mark(s);
-    }
-    return outrider__cdc_hand_on(s, op, err);
+    if (c->link.state != LINK_STREAMING)
+        return outrider__cdc_hand_on(s, op, err);
+    c->fetch_op = op;
+    c->filling_until_us = s->now.mono_us + FILLING_US;
+    return fill_round(s, err);
 }
 
 static int start_stream(struct pg_source *s, struct outrider_error *err)
@@ -331,6 +376,8 @@ static void choose_wake(struct pg_source *s)
     if (c->link.state == LINK_STREAMING) {
         if (c->status_us < wake)
             wake = c->status_us;
+        if (c->is_filling && c->round_us < wake)
+            wake = c->round_us;
         if (c->confirmed_lsn > c->told_lsn && c->confirm_us < wake)
             wake = c->confirm_us;
     } else if (c->link.state == LINK_CLOSED && c->retry_us < wake) {
@@ -347,6 +394,8 @@ int outrider__cdc_stream_tick(struct pg_source *s, struct outrider_error *err)
     if (advance_link(s, err) < 0)
         return -1;
     if (c->link.state == LINK_STREAMING) {
+        if (c->is_filling && s->now.mono_us >= c->round_us && fill_round(s, err) < 0)
+            return -1;
         if (c->fetch_op == NULL && !s->base.ready) {
             if (look(s, err) < 0)
                 return -1;
