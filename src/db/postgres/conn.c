@@ -15,7 +15,7 @@ struct pg_request {
     struct pg_request *next;
     pg_done_fn *done;
     void *ctx;
-    int n, n_prepares;           /* statements, and results of preparing that come before theirs */
+    int n;                       /* statements */
     bool prepares[PG_GROUP_MAX]; /* statement i has such a result before its own */
     const char *what[PG_GROUP_MAX];
     int i; /* statement whose results come next */
@@ -38,6 +38,18 @@ static void quiet(void *ctx, const PGresult *res)
     (void)res;
 }
 
+/* connect_timeout of the URL, which libpq leaves to those who do not block; or 0. */
+static int64_t url_timeout_us(PGconn *pg)
+{
+    int64_t us = 0;
+    PQconninfoOption *options = PQconninfo(pg);
+    for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+        if (strcmp(o->keyword, "connect_timeout") == 0 && o->val != NULL)
+            us = strtoll(o->val, NULL, 10) * 1000000;
+    PQconninfoFree(options);
+    return us;
+}
+
 int outrider__pg_connect(struct pg_conn *c, const char *url, const char *name, int64_t timeout_us,
                          struct instant now, struct outrider_error *err)
 {
@@ -56,7 +68,8 @@ int outrider__pg_connect(struct pg_conn *c, const char *url, const char *name, i
     c->conn_no = atomic_fetch_add(&counter, 1) + 1;
     (void)PQsetErrorVerbosity(c->pg, PQERRORS_VERBOSE);
     (void)PQsetNoticeReceiver(c->pg, quiet, NULL);
-    c->deadline_us = now.mono_us + timeout_us;
+    int64_t own_us = url_timeout_us(c->pg);
+    c->deadline_us = now.mono_us + (own_us > 0 ? own_us : timeout_us);
     if (PQstatus(c->pg) == CONNECTION_BAD) {
         char *why = NULL;
         PQconninfoOption *parsed = PQconninfoParse(url, &why);
@@ -311,7 +324,8 @@ static const char sql_session[] =
     "('synchronous_commit', 'local'), ('plan_cache_mode', 'force_generic_plan'), "
     "('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_hashjoin', 'off'), "
     "('enable_mergejoin', 'off'), ('jit', 'off'), ('lock_timeout', '0'), "
-    "('statement_timeout', '0'), ('default_transaction_isolation', 'read committed')) "
+    "('statement_timeout', '0'), ('default_transaction_read_only', 'off'), "
+    "('default_transaction_isolation', 'read committed')) "
     "AS v(name, value) WHERE NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = v.name AND "
     "s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))";
 

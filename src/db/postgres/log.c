@@ -221,7 +221,8 @@ static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_
     return outrider__pg_log_fail_history(s, what, err);
 }
 
-/* "{[1,4),[7,8)}", as the server writes it. */
+/* "{[1,4),[7,8)}", as the server writes it. What is not below the position is
+ * read from there on anyway. */
 static int load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -235,9 +236,11 @@ static int load_gaps(struct pg_source *s, const char *text, struct outrider_erro
             return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
                                   "outrider_cursor.gaps of pipeline '%s' cannot be read",
                                   s->config->name);
-        if (outrider__gaps_add(&l->gaps, low, high - 1) < 0)
-            return outrider__fail_nomem(err);
         text = end;
+        if (high > l->head)
+            high = l->head;
+        if (low < high && outrider__gaps_add(&l->gaps, low, high - 1) < 0)
+            return outrider__fail_nomem(err);
     }
     return 0;
 }
@@ -381,6 +384,11 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
     outrider__strbuf_init(&l->anchor, 1 << 16);
     outrider__gaps_init(&l->gaps);
     l->mark = -1;
+    if (s->config->source.tables.n > 1)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "%s is a log: a pipeline reads one log; give each a pipeline of its "
+                              "own",
+                              s->cat.table);
     if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || prepare(s, err) < 0)
         return -1;
     if (s->config->replay) {

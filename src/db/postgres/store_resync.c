@@ -16,10 +16,10 @@ static const char sql_read[] =
     "0), EXISTS (SELECT FROM %s WHERE seq <= c.position AND created_at > c.settled_at), (SELECT "
     "count(*) FROM %s) FROM %s c WHERE c.pipeline = $1 AND c.outbox = $2 FOR UPDATE";
 /* The epoch moves on, so that a relay which is somehow still at it cannot save
- * over this. Every seq below the position is a gap: what is there comes. */
+ * over this. Gaps below the new position stay. */
 static const char sql_write[] =
     "UPDATE %s SET position = $3, anchor_id = (SELECT id::text FROM %s WHERE seq = $3 LIMIT 1), "
-    "gaps = CASE WHEN $3 = 0 THEN '{}' ELSE gaps END, epoch = epoch + 1 WHERE pipeline = $1 AND "
+    "gaps = gaps * int8multirange(int8range(NULL, $3)), epoch = epoch + 1 WHERE pipeline = $1 AND "
     "outbox = $2";
 
 struct finding {
