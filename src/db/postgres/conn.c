@@ -329,10 +329,27 @@ static const char sql_session[] =
     "AS v(name, value) WHERE NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = v.name AND "
     "s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))";
 
+/* Whether the URL's options speak of it. */
+static bool url_sets(PGconn *pg, const char *name)
+{
+    bool does = false;
+    PQconninfoOption *options = PQconninfo(pg);
+    for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+        does |= strcmp(o->keyword, "options") == 0 && o->val != NULL && strstr(o->val, name);
+    PQconninfoFree(options);
+    return does;
+}
+
 int outrider__pg_session(struct pg_conn *c, pg_done_fn *done, void *ctx, struct outrider_error *err)
 {
     char timeout[16];
     struct pg_args args;
+    /* By itself and first: a timeout of the role may be too short for the rest. */
+    struct pg_statement off = {.sql = "SET statement_timeout = 0",
+                               .what = "cannot set the session up"};
+    if (!url_sets(c->pg, "statement_timeout") &&
+        outrider__pg_request(c, &off, NULL, NULL, NULL, err) < 0)
+        return -1;
     struct pg_statement st = {.sql = sql_session, .what = "cannot set the session up"};
     (void)snprintf(timeout, sizeof timeout, "%d", LEADER_SESSION_MS);
     outrider__pg_args_init(&args);

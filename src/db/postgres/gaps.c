@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gaps.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,14 @@ uint64_t outrider__pg_writer_parse(const char *text)
         return 0;
     uint64_t low = local & 0xffffffffULL;
     return backend < 0 ? PG_WRITER_PREPARED | low : ((uint64_t)(backend + 1) << 32) | low;
+}
+
+void outrider__pg_writer_format(uint64_t writer, char ret_text[PG_WRITER_TEXT])
+{
+    bool is_prepared = (writer & PG_WRITER_PREPARED) != 0;
+    (void)snprintf(ret_text, PG_WRITER_TEXT, "%lld/%llu",
+                   is_prepared ? -1LL : (long long)(writer >> 32) - 1,
+                   (unsigned long long)(writer & 0xffffffffULL));
 }
 
 void outrider__gaps_init(struct gap_set *g)
@@ -195,6 +204,16 @@ int outrider__gaps_apply_read(struct gap_set *g, const int64_t *found, size_t n,
     g->n = at;
     drop_empty_groups(g);
     return 0;
+}
+
+uint64_t outrider__gaps_oldest_writer(const struct gap_set *g)
+{
+    uint64_t writer = 0;
+    /* Newer groups stand in front. */
+    for (const struct gap_group *group = g->groups; group != NULL; group = group->next)
+        if (group->is_noted && group->n_writers > 0)
+            writer = group->writers[0];
+    return writer;
 }
 
 bool outrider__gaps_needs_writers(const struct gap_set *g)

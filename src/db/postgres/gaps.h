@@ -24,6 +24,8 @@
  * PG_WRITER_PREPARED set. 0: not one. */
 #define PG_WRITER_PREPARED (1ULL << 63)
 uint64_t outrider__pg_writer_parse(const char *text);
+#define PG_WRITER_TEXT 32
+void outrider__pg_writer_format(uint64_t writer, char ret_text[PG_WRITER_TEXT]);
 
 struct gap_group {
     struct gap_group *next;
@@ -57,6 +59,8 @@ int outrider__gaps_note_writers(struct gap_set *g, uint64_t *writers, size_t n);
  * everything up to `covered`, and found these seqs (ascending) in gaps: they
  * leave, and so do ranges up to `covered` whose writers are all gone. */
 int outrider__gaps_apply_read(struct gap_set *g, const int64_t *found, size_t n, int64_t covered);
+/* One that the oldest gap with known writers waits for; 0: there is none. */
+uint64_t outrider__gaps_oldest_writer(const struct gap_set *g);
 /* Some group's writers are still to be noted. */
 bool outrider__gaps_needs_writers(const struct gap_set *g);
 

@@ -63,14 +63,15 @@ static const char *const templates[LOG_STATEMENTS] = {
         "dead_total + $11 WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS "
         "(SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) "
         "SELECT (SELECT ctid FROM c), 1 / (SELECT count(*) FROM c)",
+    /* $1: as pg_locks names it. Of other roles' sessions a relay without
+     * pg_read_all_stats sees little more than the process. */
     [LOG_OLDEST] =
-        "SELECT said FROM (SELECT a.xact_start, format('%s of %s, server process %s, open since "
-        "%s, %s', a.application_name, a.usename, l.pid, a.xact_start, a.state) FROM pg_locks l "
-        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.mode = "
-        "'RowExclusiveLock' AND l.granted AND l.relation $P UNION ALL SELECT p.prepared, "
-        "format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) FROM "
-        "pg_prepared_xacts p WHERE p.database = current_database()) x(since, said) ORDER BY since "
-        "LIMIT 1",
+        "SELECT coalesce((SELECT concat_ws(', ', 'server process ' || l.pid, a.usename, "
+        "nullif(a.application_name, ''), 'open since ' || a.xact_start, a.state) FROM pg_locks l "
+        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.virtualtransaction = $1 LIMIT 1), "
+        "(SELECT format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) "
+        "FROM pg_prepared_xacts p WHERE p.database = current_database() ORDER BY p.prepared LIMIT "
+        "1), 'has just ended')",
 };
 
 /* durable: standby. Any one that has it: that is the one to fail over to. */

@@ -285,9 +285,7 @@ static int on_oldest(void *ctx, PGresult **results, int n, struct outrider_error
     outrider__pg_source_warn(s,
                              "more than max_gaps (%lld) ranges of seqs may still be filled by open "
                              "transactions: new events wait; the oldest: %s",
-                             (long long)max_gaps(s),
-                             PQntuples(results[0]) > 0 ? outrider__pg_get_str(results[0], 0, 0)
-                                                       : "has just ended");
+                             (long long)max_gaps(s), outrider__pg_get_str(results[0], 0, 0));
     return 0;
 }
 
@@ -296,10 +294,18 @@ static int tell_of_crowd(struct pg_source *s, struct outrider_error *err)
     struct log_source *l = log_of(s);
     bool was_crowded = l->is_crowded;
     l->is_crowded = l->gaps.n > max_gaps(s);
-    if (!l->is_crowded || (was_crowded && s->now.mono_us - l->crowded_told_us < 60000000))
+    if (!was_crowded)
+        l->crowded_told_us = 0;
+    uint64_t oldest = outrider__gaps_oldest_writer(&l->gaps);
+    if (!l->is_crowded || oldest == 0 ||
+        (l->crowded_told_us != 0 && s->now.mono_us - l->crowded_told_us < 60000000))
         return 0;
+    char text[PG_WRITER_TEXT];
     l->crowded_told_us = s->now.mono_us;
-    return outrider__pg_request(&s->conn, &l->st[LOG_OLDEST], NULL, on_oldest, s, err);
+    outrider__pg_writer_format(oldest, text);
+    outrider__pg_args_clear(&l->args);
+    outrider__pg_arg_str(&l->args, text);
+    return outrider__pg_request(&s->conn, &l->st[LOG_OLDEST], &l->args, on_oldest, s, err);
 }
 
 /* A page's header counts as written only with what follows it. */
