@@ -132,7 +132,7 @@ static int trigger(const struct point *pt)
         (void)kill(getpid(), SIGKILL);
         break;
     case ACT_STOP:
-        (void)kill(getpid(), SIGSTOP);
+        (void)raise(SIGSTOP); /* to this thread: to the process, it would run on for a moment */
         break;
     case ACT_DELAY:
         ts.tv_sec = pt->delay_us / 1000000;

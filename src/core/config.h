@@ -34,6 +34,45 @@ enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
 enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY };
 enum source_mode { MODE_POLL, MODE_CDC };
 enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
+enum after_publish { AFTER_PUBLISH_MARK, AFTER_PUBLISH_DELETE };
+
+/* What a column of an existing outbox table can stand for: option, name in
+ * messages, what it holds. */
+#define COLUMN_ROLES(X)                                                                       \
+    X(ID, "id", "the event's id, which is unique")                                            \
+    X(SEQ, "seq", "an integer that grows with each event")                                    \
+    X(AGGREGATE_TYPE, "aggregate_type", "the aggregate's type")                               \
+    X(AGGREGATE_ID, "aggregate_id", "the aggregate's id")                                     \
+    X(EVENT_TYPE, "event_type", "the event's type")                                           \
+    X(PAYLOAD, "payload", "the payload")                                                      \
+    X(HEADERS, "headers", "the event's own headers, a JSON object")                           \
+    X(TOPIC, "topic", "the event's own topic")                                                \
+    X(PARTITION_KEY, "partition_key", "the message's key")                                    \
+    X(PARTITION, "partition", "the number of a partition")                                    \
+    X(OCCURRED_AT, "occurred_at", "the time at which the event happened")                     \
+    X(CREATED_AT, "created_at", "the time at which the row was written")                      \
+    X(EXPIRES_AT, "expires_at", "the time from which on the event is not delivered any more") \
+    X(IDEMPOTENCY_KEY, "idempotency_key", "the key of the request that made the event")       \
+    X(REQUEST_DIGEST, "request_digest", "the digest of that request")                         \
+    X(STATUS, "status", "the state, as one of status_values")                                 \
+    X(PUBLISHED, "published", "a boolean that says whether the event is published")           \
+    X(PUBLISHED_AT, "published_at", "the time of publishing, NULL until then")                \
+    X(ATTEMPTS, "attempts", "the number of tries that failed")                                \
+    X(NEXT_ATTEMPT_AT, "next_attempt_at", "the time of the next try")                         \
+    X(LAST_ERROR, "last_error", "the reason why the last try failed")                         \
+    X(LAST_ERROR_CODE, "last_error_code", "that reason's code")                               \
+    X(LOCKED_BY, "locked_by", "the name of who has claimed the row")                          \
+    X(LOCKED_AT, "locked_at", "the time of the claim")                                        \
+    X(LOCKED_UNTIL, "locked_until", "the time at which the claim ends")                       \
+    X(CLAIM, "claim", "the number of claims so far, an integer")                              \
+    X(UPDATED_AT, "updated_at", "the time of the row's last change")
+
+enum column_role {
+#define COLUMN_ROLE_X(name, option, text) ROLE_##name,
+    COLUMN_ROLES(COLUMN_ROLE_X)
+#undef COLUMN_ROLE_X
+        ROLE_COUNT
+};
 
 struct pipeline_config {
     struct arena *arena;
@@ -49,9 +88,19 @@ struct pipeline_config {
         int64_t max_payload;
         int64_t connect_timeout_us;
         int64_t initial_delay_us;
-        int durable;      /* enum durable */
-        int64_t max_gaps; /* postgresql: ranges of seqs that may still be filled */
+        int durable;         /* enum durable */
+        int64_t max_gaps;    /* postgresql: ranges of seqs that may still be filled */
+        int64_t min_age_us;  /* younger rows are left to the application */
+        int64_t lease_us;    /* how long a claim holds unless it is renewed */
+        int64_t concurrency; /* events claimed and not yet settled; 0: as many as fit */
+        int after_publish;   /* enum after_publish */
     } source;
+
+    /* An existing table's columns, where their names do not say it. */
+    struct {
+        const char *columns[ROLE_COUNT]; /* NULL: inferred; "-": the table has none */
+        struct string_map status_values; /* state: value */
+    } map;
 
     struct {
         const char *url;
@@ -96,6 +145,7 @@ struct pipeline_config {
         int64_t every_us;
         int64_t batch;
         int64_t pause_us;
+        bool adopted; /* also in tables that are not ours */
     } cleanup;
 
     bool ordered;

@@ -43,6 +43,22 @@ static const struct option table[] = {
      .text = "postgresql: what must have an event on disk before it is delivered: the server itself, or also a standby, for those who fail over."},
     {"source.max_gaps", OPTION_INT, AT(source.max_gaps), .initial = "5000", .min = 1, .max = 1000000,
      .text = "postgresql: above this many ranges of seqs that open transactions may still fill, new events wait until some are decided."},
+    {"source.min_age", OPTION_DURATION, AT(source.min_age_us), .initial = "0", .example = "5s", .max = DAY,
+     .text = "Layout status: rows younger than this are left to an application that publishes them itself."},
+    {"source.lease", OPTION_DURATION, AT(source.lease_us), .initial = "30s", .min = 0.1, .max = DAY,
+     .text = "Layout status: how long a claimed row is left to its relay, which renews it; then others may take it."},
+    {"source.concurrency", OPTION_INT, AT(source.concurrency), .initial = "0", .example = "4", .max = 1000000,
+     .text = "Layout status: how many events may be claimed and not yet settled; 0: as many as fit into the batches."},
+    {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "mark", .values = "mark|delete",
+     .text = "Layout status: whether a published row is marked, or removed at once."},
+
+#define X(role, name, what) \
+    {"map." name, OPTION_STRING, AT(map.columns[ROLE_##role]), .example = name, .text = "Column of " what "."},
+    COLUMN_ROLES(X)
+#undef X
+    {"map.status_values", OPTION_MAP, AT(map.status_values), .initial = "{}",
+     .example = "{pending: NEW, processing: SENDING, published: SENT, failed: ERROR, dead: GAVE_UP}",
+     .text = "Values of that status column, by state: pending, processing, published, failed, dead, expired."},
 
     {"sink.url", OPTION_SECRET_URL, AT(sink.url), .example = "file:/var/lib/outrider/events",
      .text = "Where events go: the receiver's URL."},
@@ -113,6 +129,8 @@ static const struct option table[] = {
      .reloadable = true, .text = "Rows removed in one transaction."},
     {"cleanup.pause", OPTION_DURATION, AT(cleanup.pause_us), .initial = "10ms", .max = HOUR,
      .reloadable = true, .text = "Wait between two such transactions, which leaves the database to the application."},
+    {"cleanup.adopted", OPTION_BOOL, AT(cleanup.adopted), .initial = "false",
+     .reloadable = true, .text = "Whether published rows are also removed from tables that Outrider did not make."},
 
     {"ordered", OPTION_BOOL, AT(ordered), .initial = "true",
      .text = "Whether events with the same key are delivered in order."},
@@ -146,16 +164,19 @@ const struct option *outrider__program_options(size_t *ret_n)
     return program_table;
 }
 
+/* Columns have the names of half the other options: they need their section. */
 static const char *short_name(const struct option *o)
 {
+    if (strncmp(o->name, "map.", 4) == 0)
+        return o->name;
     const char *dot = strchr(o->name, '.');
     return dot != NULL ? dot + 1 : o->name;
 }
 
 /* What stands before the dot of some option; a test compares the two. */
-static const char *const section_names[] = {"source",      "sink",        "route",
-                                            "cloudevents", "headers",     "select",
-                                            "retry",       "dead_letter", "cleanup"};
+static const char *const section_names[] = {"source",      "map",     "sink",   "route",
+                                            "cloudevents", "headers", "select", "retry",
+                                            "dead_letter", "cleanup"};
 #define N_SECTIONS (sizeof section_names / sizeof *section_names)
 
 bool outrider__option_is_section(struct bytes name)

@@ -12,6 +12,9 @@ static const struct {
     const char *section, *text;
 } sections[] = {
     {"source", "The database that holds the outbox."},
+    {"map", "Columns of an outbox table that existed before Outrider. Usual names are found by "
+            "themselves, and `outrider doctor` prints what was found; `-` says that there is no "
+            "such column."},
     {"sink", "The receiver."},
     {"route", "Which topic an event goes to. First that applies: the event's own topic, "
               "`route.by_type`, `route.regex`, `route.topic`."},

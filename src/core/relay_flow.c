@@ -362,6 +362,13 @@ void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result res
     struct relay *r = ctx;
     struct event *e = event_of(d);
     assert(e->stage == STAGE_IN_FLIGHT);
+    struct outrider_error refused;
+    int errno_value = result == SINK_DELIVERED ? FAILPOINT("relay.delivered") : 0;
+    if (errno_value != 0) { /* a receiver that takes an event and then refuses it */
+        (void)outrider__fail_errno(&refused, errno_value, "cannot deliver");
+        result = SINK_RETRY;
+        why = &refused;
+    }
     e->batch->n_in_flight--;
     r->stats.in_flight--;
     /* What was on its way before the outage does not end it: only what was

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "adopt.h"
 #include "cleanup.h"
 
 #include <string.h>
@@ -62,9 +63,8 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
     uint64_t dropped = 0;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
-    if (!s->cat.has_seq || s->cat.has_mark)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "%s is no log: it is cleaned up by its relay", s->cat.table);
+    if (outrider__pg_store_adopts(s))
+        return outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
     if (drop_partitions(s, older_than_us, &dropped, err) < 0)
         return -1;
     outrider__strbuf_init(&sql, 8192);

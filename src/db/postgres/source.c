@@ -10,8 +10,10 @@
 #include "base/url.h"
 #include "client.h"
 #include "postgres.h"
+#include "source_status.h"
 
-static const struct pg_layout *const layouts[] = {&outrider__pg_layout_log};
+static const struct pg_layout *const layouts[] = {&outrider__pg_layout_status,
+                                                  &outrider__pg_layout_log};
 
 void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
 {
@@ -72,6 +74,32 @@ static int choose_layout(struct pg_source *s, struct outrider_error *err)
                           s->cat.table);
 }
 
+static int read_catalog(struct pg_source *s, struct outrider_error *err);
+
+static int on_companions(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    return read_catalog(ctx, err);
+}
+
+/* An adopted table has none of ours beside it at first: they are made, once. */
+static int make_companions(struct pg_source *s, struct outrider_error *err)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, 65536);
+    outrider__pg_adopt_companions_sql(&s->cat, &sql);
+    if (sql.failed) {
+        outrider__strbuf_release(&sql);
+        return outrider__fail_nomem(err);
+    }
+    free(s->companions_sql);
+    s->companions_sql = sql.data;
+    s->st_companions = (struct pg_statement){
+        .sql = sql.data, .what = "cannot make outrider_cursor and outrider_parked (outrider init)"};
+    return outrider__pg_request(&s->conn, &s->st_companions, NULL, on_companions, s, err);
+}
+
 static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
@@ -80,6 +108,10 @@ static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_erro
     outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
     s->conn.is_pooled = PQbackendPID(s->conn.pg) != s->cat.backend_pid;
     outrider__pg_place(s->conn.pg, place, sizeof place);
+    bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
+    if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
+        outrider__pg_adopt_reads(&s->cat, s->config))
+        return make_companions(s, err);
     if (outrider__pg_catalog_check(&s->cat, place, err) < 0 || choose_layout(s, err) < 0)
         return -1;
     outrider__pg_leader_init(&s->leader, &s->cat, s->config->name);
@@ -87,12 +119,9 @@ static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_erro
     return 0;
 }
 
-static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int read_catalog(struct pg_source *s, struct outrider_error *err)
 {
-    struct pg_source *s = ctx;
     struct pg_args args;
-    (void)results;
-    (void)n;
     s->st_catalog =
         (struct pg_statement){.sql = outrider__pg_catalog_sql, .what = "cannot read the catalogue"};
     outrider__pg_args_init(&args);
@@ -101,6 +130,13 @@ static int on_session(void *ctx, PGresult **results, int n, struct outrider_erro
     int rc = outrider__pg_request(&s->conn, &s->st_catalog, &args, on_catalog, s, err);
     outrider__pg_args_release(&args);
     return rc;
+}
+
+static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    return read_catalog(ctx, err);
 }
 
 void outrider__pg_source_activate(struct pg_source *s)
@@ -113,7 +149,8 @@ void outrider__pg_source_activate(struct pg_source *s)
 
 static int take_lock(struct pg_source *s, struct outrider_error *err)
 {
-    if (!s->config->replay && !s->leader.is_held) {
+    bool needs_lock = s->layout->needs_lock == NULL || s->layout->needs_lock(s);
+    if (!s->config->replay && needs_lock && !s->leader.is_held) {
         if (outrider__pg_leader_try(&s->leader, &s->conn, s->now, err) < 0)
             return -1;
         (void)snprintf(s->base.waiting_for, sizeof s->base.waiting_for, "%s",
@@ -197,6 +234,8 @@ static void pg_close(struct source *base)
         s->layout->close(s);
     s->layout = NULL;
     outrider__pg_close(&s->conn);
+    free(s->companions_sql);
+    s->companions_sql = NULL;
     s->n_ops = 0;
 }
 

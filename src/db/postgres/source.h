@@ -35,6 +35,9 @@ struct pg_layout {
     const char *name;
     /* Whether this layout reads such a table. The first that says yes is taken. */
     bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
+    /* Whether only one relay may be active; NULL: always. begin() may change its
+     * mind: it sets PHASE_LOCK, and is called again when the lock is held. */
+    bool (*needs_lock)(const struct pg_source *s);
     /* The lock is held: read the cursor, take over, then call
      * outrider__pg_source_activate(). s->layout_data is the layout's own. */
     int (*begin)(struct pg_source *s, struct outrider_error *err);
@@ -65,7 +68,8 @@ struct pg_source {
     struct pg_leader leader;
     const struct pg_layout *layout;
     void *layout_data;
-    struct pg_statement st_catalog;
+    struct pg_statement st_catalog, st_companions;
+    char *companions_sql; /* owned; where they had to be made */
     struct pg_op ops[PG_OPS_MAX]; /* a ring */
     size_t first_op, n_ops;
     int64_t started_us; /* of connecting */

@@ -2,6 +2,8 @@
 /* The PostgreSQL store: status, and dead letters. */
 #include "store.h"
 
+#include "adopt.h"
+
 #include <stdio.h>
 
 /* $K: cursor table, $P: parked table, $T: the outbox. Positions and the outbox
@@ -132,6 +134,8 @@ int outrider__pg_store_status(struct store *base, void (*row)(void *, const stru
     PGresult *r;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
+    if (outrider__pg_store_adopts(s))
+        return outrider__pg_adopted_status(s, row, ctx, err);
     outrider__pg_args_init(&args);
     outrider__pg_arg_str(&args, s->cat.table);
     outrider__pg_arg_str(&args, s->config->name);
@@ -218,6 +222,8 @@ int outrider__pg_store_dead_list(struct store *base, const struct dead_filter *f
         PQclear(r);
     }
     outrider__batch_release(&b);
+    if (rc == 0 && outrider__pg_store_adopts(s))
+        rc = outrider__pg_adopted_dead_list(s, f, row, ctx, err);
     return rc;
 }
 
@@ -228,9 +234,13 @@ static int change(struct pg_store *s, const char *sql, const struct dead_filter 
 {
     struct pg_args args;
     PGresult *r = NULL;
+    uint64_t n_adopted = 0;
     int rc = query(s, "SELECT 1 FROM $K ORDER BY pipeline, outbox FOR UPDATE", NULL,
                    "cannot lock the cursors", NULL, err);
     if (rc < 0)
+        return -1;
+    if (outrider__pg_store_adopts(s) &&
+        outrider__pg_adopted_dead_change(s, f, sql == sql_discard, &n_adopted, err) < 0)
         return -1;
     add_filter(&args, f);
     rc = query(s, sql, &args, "cannot change the parked events", &r, err);
@@ -241,7 +251,7 @@ static int change(struct pg_store *s, const char *sql, const struct dead_filter 
     PQclear(r);
     if (query(s, sql_mend, NULL, "cannot mend the lanes", NULL, err) < 0)
         return -1;
-    *ret_n = n;
+    *ret_n = n + n_adopted;
     return 0;
 }
 

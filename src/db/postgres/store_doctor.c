@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "adopt.h"
 #include "client.h"
 
 #define LAG_LARGE 1000
@@ -166,6 +167,8 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
         return 0;
     }
     check_server(&d);
+    if (outrider__pg_store_adopts(s))
+        return outrider__pg_adopted_doctor(s, found, ctx, err);
     if (!check_outbox(&d))
         return 0;
     if (s->cat.has_seq && !s->cat.has_mark)

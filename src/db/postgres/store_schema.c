@@ -10,6 +10,7 @@
 #include "schema_log.sql.h"
 #include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
+#include "schema_status.sql.h"
 #include "store_schema.h"
 
 #define DAYS_AHEAD 7
@@ -87,8 +88,9 @@ void outrider__pg_schema_partitions(struct strbuf *sql, const char *root, const 
         sql, "CREATE TABLE IF NOT EXISTS %s_default PARTITION OF %s DEFAULT;\n", name, root);
 }
 
-static int append_log(struct strbuf *sql, const struct init_options *o, const char *payload,
-                      struct outrider_error *err)
+static int append_outbox(struct strbuf *sql, const char *template, const char *keys,
+                         const struct init_options *o, const char *payload,
+                         struct outrider_error *err)
 {
     struct strbuf partitions;
     outrider__strbuf_init(&partitions, 65536);
@@ -97,16 +99,32 @@ static int append_log(struct strbuf *sql, const struct init_options *o, const ch
                                        strcmp(o->partition, "month") == 0);
     const struct pg_schema_value values[] = {
         {"PAYLOAD", payload},
-        {"KEYS", o->partition != NULL
-                     ? "PRIMARY KEY (seq, created_at)"
-                     : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)"},
+        {"KEYS", keys},
         {"PARTITION", o->partition != NULL ? " PARTITION BY RANGE (created_at)" : ""},
         {"PARTITIONS", strbuf_cstr(&partitions)},
     };
-    outrider__pg_schema_expand(sql, sql_schema_log, values, sizeof values / sizeof *values);
+    outrider__pg_schema_expand(sql, template, values, sizeof values / sizeof *values);
     bool failed = partitions.failed;
     outrider__strbuf_release(&partitions);
     return failed ? outrider__fail_nomem(err) : 0;
+}
+
+static int append_log(struct strbuf *sql, const struct init_options *o, const char *payload,
+                      struct outrider_error *err)
+{
+    return append_outbox(sql, sql_schema_log,
+                         o->partition != NULL
+                             ? "PRIMARY KEY (seq, created_at)"
+                             : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)",
+                         o, payload, err);
+}
+
+static int append_status(struct strbuf *sql, const struct init_options *o, const char *payload,
+                         struct outrider_error *err)
+{
+    return append_outbox(sql, sql_schema_status,
+                         o->partition != NULL ? "PRIMARY KEY (id, created_at)" : "PRIMARY KEY (id)",
+                         o, payload, err);
 }
 
 /* How a partitioned outbox is kept up; rests on the companions. */
@@ -128,6 +146,7 @@ static const struct layout_schema {
                   struct outrider_error *err);
 } layouts[] = {
     {"log", append_log},
+    {"status", append_status},
 };
 
 /* What the server says that the SQL depends on. */
@@ -182,12 +201,16 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     return 0;
 }
 
-static void append_roles(struct strbuf *sql, const struct init_options *o,
+static void append_roles(struct strbuf *sql, const struct init_options *o, const char *layout,
                          const struct pg_schema_value *values)
 {
+    bool is_log = strcmp(layout, "log") == 0;
     outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
-    if (o->partition != NULL)
+    if (o->partition != NULL && is_log)
         strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
+    if (!is_log) /* rows that carry their state are changed by the relay */
+        outrider__pg_schema_expand(
+            sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n", values, 2);
 }
 
 static int compose(const struct init_options *o, const struct circumstances *c, struct strbuf *sql,
@@ -220,7 +243,7 @@ static int compose(const struct init_options *o, const struct circumstances *c, 
         if (o->partition != NULL && strcmp(layout, "log") == 0)
             append_upkeep(sql, o, c->schema);
         if (c->may_make_roles || c->has_roles)
-            append_roles(sql, o, values);
+            append_roles(sql, o, layout, values);
         else
             strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
                                    "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading a table's columns from the catalogue, and SQL made from the map. */
+#include "adopt.h"
+
+#include <stdio.h>
+
+#include "adopt.sql.h"
+
+const char *const outrider__pg_adopt_sql = sql_adopt;
+
+#define PG_DATE 1082
+#define PG_CHAR 18
+#define PG_NAME 19
+
+enum column {
+    C_OID,
+    C_QUOTED,
+    C_NAME,
+    C_PARTITIONED,
+    C_OURS,
+    C_N_KEY,
+    C_COLUMN,
+    C_TYPE_OID,
+    C_TYPE,
+    C_TYPE_KIND,
+    C_LENGTH,
+    C_NOT_NULL,
+    C_IS_KEY,
+    C_UNIQUE,
+    C_INDEXED,
+    C_NUMBERED,
+    C_DEFAULT,
+    C_CHECK,
+    C_LABELS
+};
+
+static enum map_kind kind_of(Oid type, char typtype)
+{
+    if (typtype == 'e')
+        return KIND_ENUM;
+    switch (type) {
+    case PG_INT2:
+    case PG_INT4:
+    case PG_INT8:
+        return KIND_INTEGER;
+    case PG_TEXT:
+    case PG_VARCHAR:
+    case PG_BPCHAR:
+    case PG_NAME:
+        return KIND_TEXT;
+    case PG_BOOL:
+        return KIND_BOOLEAN;
+    case PG_TIMESTAMP:
+    case PG_TIMESTAMPTZ:
+    case PG_DATE:
+        return KIND_TIME;
+    case PG_UUID:
+        return KIND_UUID;
+    case PG_JSON:
+    case PG_JSONB:
+        return KIND_JSON;
+    case PG_BYTEA:
+        return KIND_BYTES;
+    default:
+        return KIND_OTHER;
+    }
+}
+
+static const char *keep(struct arena *arena, const PGresult *r, int row, int col)
+{
+    struct bytes copy = BYTES_NULL;
+    if (outrider__arena_dup(arena, outrider__pg_get_bytes(r, row, col), &copy) < 0)
+        return NULL;
+    return copy.data;
+}
+
+/* Texts between unit separators. */
+static int split(struct arena *arena, const char *text, struct string_list *ret_list)
+{
+    size_t n = 1;
+    if (text == NULL)
+        return 0;
+    for (const char *p = text; *p != '\0'; p++)
+        n += *p == '\x1f';
+    ret_list->items = outrider__arena_alloc(arena, n * sizeof *ret_list->items);
+    if (ret_list->items == NULL)
+        return -1;
+    for (const char *p = text;; p++) {
+        const char *end = strchrnul(p, '\x1f');
+        struct bytes item;
+        if (outrider__arena_dup(arena, bytes_of(p, (size_t)(end - p)), &item) < 0)
+            return -1;
+        ret_list->items[ret_list->n++] = item.data;
+        if (*end == '\0')
+            return 0;
+        p = end;
+    }
+}
+
+static int read_column(struct map_column *c, const PGresult *r, int row, struct arena *arena)
+{
+    *c = (struct map_column){
+        .name = keep(arena, r, row, C_COLUMN),
+        .type = keep(arena, r, row, C_TYPE),
+        .oid = (Oid)outrider__pg_get_int(r, row, C_TYPE_OID, 0),
+        .length = (int32_t)outrider__pg_get_int(r, row, C_LENGTH, -1),
+        .is_not_null = outrider__pg_get_bool(r, row, C_NOT_NULL),
+        .is_key = outrider__pg_get_bool(r, row, C_IS_KEY),
+        .is_unique = outrider__pg_get_bool(r, row, C_UNIQUE),
+        .is_indexed = outrider__pg_get_bool(r, row, C_INDEXED),
+        .is_numbered = outrider__pg_get_bool(r, row, C_NUMBERED),
+        .initial = keep(arena, r, row, C_DEFAULT),
+        .check = keep(arena, r, row, C_CHECK),
+    };
+    c->kind = kind_of(c->oid, *outrider__pg_get_str(r, row, C_TYPE_KIND));
+    if (c->name == NULL || c->type == NULL)
+        return -1;
+    return split(arena, keep(arena, r, row, C_LABELS), &c->all);
+}
+
+int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *asked,
+                            struct arena *arena, struct outrider_error *err)
+{
+    int n = PQntuples(r);
+    if (n == 0)
+        return outrider__fail(
+            err, OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY,
+            "there is no table %.100s; run `outrider init`, or name the table with "
+            "--table",
+            asked);
+    if (n > MAP_COLUMNS_MAX)
+        return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                              "table %.100s has more than %d columns: hardly an outbox", asked,
+                              MAP_COLUMNS_MAX);
+    a->oid = (Oid)outrider__pg_get_int(r, 0, C_OID, 0);
+    a->is_partitioned = outrider__pg_get_bool(r, 0, C_PARTITIONED);
+    a->is_ours = outrider__pg_get_bool(r, 0, C_OURS);
+    (void)snprintf(a->outbox, sizeof a->outbox, "%s", outrider__pg_get_str(r, 0, C_QUOTED));
+    a->table = (struct map_table){
+        .name = keep(arena, r, 0, C_NAME),
+        .quoted = a->outbox,
+        .columns = outrider__arena_alloc(arena, (size_t)n * sizeof *a->table.columns),
+        .n = (size_t)n,
+        .n_key = (size_t)outrider__pg_get_int(r, 0, C_N_KEY, 0),
+    };
+    if (a->table.name == NULL || a->table.columns == NULL)
+        return outrider__fail_nomem(err);
+    for (int i = 0; i < n; i++)
+        if (read_column(&a->table.columns[i], r, i, arena) < 0)
+            return outrider__fail_nomem(err);
+    return 0;
+}
+
+bool outrider__pg_adopt_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
+{
+    return cat->has_mark || !cat->has_seq || config->source.tables.n > 1 ||
+           outrider__map_is_given(config);
+}
+
+/* The status column as inference will find it; errors are told later. */
+static struct map_column *status_column(struct adopted *a, const struct pipeline_config *config)
+{
+    struct column_map m;
+    struct pipeline_config plain = *config;
+    static struct string_pair any[] = {{"pending", "?"}, {"published", "?"}};
+    plain.map.status_values = (struct string_map){any, 2};
+    if (outrider__map_infer(&a->table, &plain, &m, NULL) < 0 || m.mark != MARK_STATUS)
+        return NULL;
+    return &a->table.columns[m.columns[ROLE_STATUS] - a->table.columns];
+}
+
+void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipeline_config *config,
+                                   struct strbuf *sql)
+{
+    struct adopted copy = *a;
+    const struct map_column *status = status_column(&copy, config);
+    if (status == NULL || status->check != NULL || status->kind != KIND_TEXT)
+        return;
+    /* A sample: all of a large table would take minutes. */
+    strbuf_append_str(sql, "SELECT string_agg(v, chr(31)) FROM (SELECT DISTINCT v FROM (SELECT ");
+    outrider__pg_sql_ident(sql, status->name);
+    outrider__strbuf_appendf(sql, "::text AS v FROM %s LIMIT 10000) s WHERE v <> '' LIMIT 100) d",
+                             a->outbox);
+}
+
+int outrider__pg_adopt_values(struct adopted *a, const struct pipeline_config *config,
+                              const PGresult *r, struct arena *arena, struct outrider_error *err)
+{
+    struct map_column *status = status_column(a, config);
+    if (status == NULL || PQntuples(r) == 0)
+        return 0;
+    return split(arena, keep(arena, r, 0, 0), &status->all) < 0 ? outrider__fail_nomem(err) : 0;
+}
+
+int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *config,
+                             const struct pg_catalog *cat, struct outrider_error *err)
+{
+    if (outrider__map_infer(&a->table, config, &a->map, err) < 0)
+        return -1;
+    if (a->map.mark == MARK_NONE)
+        return outrider__fail(
+            err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+            "table %s has a sequence (%s) but no mark of what is published; as a log it needs "
+            "that column to be called seq, or name the mark with map.status, map.published or "
+            "map.published_at: COLUMN",
+            a->outbox, a->map.columns[ROLE_SEQ]->name);
+    bool has_dead = a->map.mark == MARK_STATUS && a->map.values[STATE_DEAD][0] != '\0';
+    a->parks_retries = !outrider__map_keeps_retries(&a->map);
+    a->parks_dead = a->parks_retries || !has_dead;
+    (void)snprintf(a->cursor_table, sizeof a->cursor_table, "%s", cat->cursor_table);
+    (void)snprintf(a->parked_table, sizeof a->parked_table, "%s", cat->parked_table);
+    return 0;
+}
+
+static void append_quoted(struct strbuf *sql, const char *text, char quote)
+{
+    strbuf_append_char(sql, quote);
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p == quote)
+            strbuf_append_char(sql, quote);
+        strbuf_append_char(sql, *p);
+    }
+    strbuf_append_char(sql, quote);
+}
+
+void outrider__pg_sql_ident(struct strbuf *sql, const char *name)
+{
+    append_quoted(sql, name, '"');
+}
+
+/* standard_conforming_strings is on since 9.1; a backslash is a backslash. */
+void outrider__pg_sql_literal(struct strbuf *sql, const char *text)
+{
+    append_quoted(sql, text, '\'');
+}
+
+void outrider__pg_sql_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                             const char *alias)
+{
+    strbuf_append_str(sql, alias);
+    outrider__pg_sql_ident(sql, a->map.columns[role]->name);
+}
+
+static bool has(const struct adopted *a, enum column_role role)
+{
+    return a->map.columns[role] != NULL;
+}
+
+void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    strbuf_append_str(sql, "coalesce(");
+    if (has(a, ROLE_PARTITION_KEY)) {
+        outrider__pg_sql_column(sql, a, ROLE_PARTITION_KEY, alias);
+        strbuf_append_str(sql, "::text, ");
+    }
+    outrider__pg_sql_column(sql, a, ROLE_AGGREGATE_ID, alias);
+    strbuf_append_str(sql, "::text, '')");
+}
+
+void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    static const enum map_state live[] = {STATE_PENDING, STATE_PROCESSING, STATE_FAILED};
+    if (a->map.mark == MARK_STATUS) {
+        outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
+        const char *before = " IN (";
+        for (size_t i = 0; i < sizeof live / sizeof *live; i++) {
+            if (a->map.values[live[i]][0] == '\0')
+                continue;
+            strbuf_append_str(sql, before);
+            outrider__pg_sql_literal(sql, a->map.values[live[i]]);
+            before = ", ";
+        }
+        strbuf_append_str(sql, ")");
+    } else if (a->map.mark == MARK_BOOLEAN) {
+        strbuf_append_str(sql, "(NOT ");
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED, alias);
+        if (!a->map.columns[ROLE_PUBLISHED]->is_not_null) {
+            strbuf_append_str(sql, " OR ");
+            outrider__pg_sql_column(sql, a, ROLE_PUBLISHED, alias);
+            strbuf_append_str(sql, " IS NULL");
+        }
+        strbuf_append_str(sql, ")");
+    } else {
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, alias);
+        strbuf_append_str(sql, " IS NULL");
+    }
+}
+
+void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    if (a->map.mark == MARK_STATUS) {
+        outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
+        strbuf_append_str(sql, " = ");
+        outrider__pg_sql_literal(sql, a->map.values[STATE_PUBLISHED]);
+    } else if (a->map.mark == MARK_BOOLEAN) {
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED, alias);
+    } else {
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, alias);
+        strbuf_append_str(sql, " IS NOT NULL");
+    }
+}
+
+/* A column as text, or what stands for it. */
+static void text_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                        const char *alias, const char *otherwise)
+{
+    if (has(a, role)) {
+        outrider__pg_sql_column(sql, a, role, alias);
+        strbuf_append_str(sql, "::text, ");
+    } else if (otherwise != NULL) {
+        outrider__pg_sql_literal(sql, otherwise);
+        strbuf_append_str(sql, "::text, ");
+    } else {
+        strbuf_append_str(sql, "NULL::text, ");
+    }
+}
+
+static void cast_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                        const char *alias, const char *type)
+{
+    if (has(a, role))
+        outrider__pg_sql_column(sql, a, role, alias);
+    else
+        strbuf_append_str(sql, "NULL");
+    outrider__strbuf_appendf(sql, "::%s, ", type);
+}
+
+void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
+                            const char *max)
+{
+    const struct map_column *payload = a->map.columns[ROLE_PAYLOAD];
+    struct strbuf column, size;
+    outrider__strbuf_init(&column, 512);
+    outrider__strbuf_init(&size, 4096);
+    outrider__pg_sql_column(&column, a, ROLE_PAYLOAD, alias);
+    outrider__pg_size_sql(&size, payload->oid, strbuf_cstr(&column));
+    cast_column(sql, a, ROLE_SEQ, alias, "int8");
+    text_column(sql, a, ROLE_ID, alias, NULL);
+    text_column(sql, a, ROLE_AGGREGATE_TYPE, alias, a->map.aggregate_type);
+    text_column(sql, a, ROLE_AGGREGATE_ID, alias, NULL);
+    text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type);
+    outrider__strbuf_appendf(sql, "CASE WHEN %s <= %s THEN %s%s END, ", strbuf_cstr(&size), max,
+                             strbuf_cstr(&column), payload->kind == KIND_TEXT ? "::text" : "");
+    text_column(sql, a, ROLE_HEADERS, alias, NULL);
+    text_column(sql, a, ROLE_TOPIC, alias, NULL);
+    text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL);
+    cast_column(sql, a, ROLE_PARTITION, alias, "int4");
+    cast_column(sql, a, ROLE_OCCURRED_AT, alias, "timestamptz");
+    cast_column(sql, a, ROLE_CREATED_AT, alias, "timestamptz");
+    cast_column(sql, a, ROLE_EXPIRES_AT, alias, "timestamptz");
+    outrider__strbuf_appendf(sql, "CASE WHEN %s > %s THEN %s END", strbuf_cstr(&size), max,
+                             strbuf_cstr(&size));
+    sql->failed |= column.failed || size.failed;
+    outrider__strbuf_release(&column);
+    outrider__strbuf_release(&size);
+}
+
+void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    strbuf_append_str(sql, " ORDER BY ");
+    if (has(a, ROLE_SEQ)) {
+        outrider__pg_sql_column(sql, a, ROLE_SEQ, alias);
+        return;
+    }
+    if (has(a, ROLE_CREATED_AT) || has(a, ROLE_OCCURRED_AT)) {
+        outrider__pg_sql_column(
+            sql, a, has(a, ROLE_CREATED_AT) ? ROLE_CREATED_AT : ROLE_OCCURRED_AT, alias);
+        strbuf_append_str(sql, ", ");
+    }
+    outrider__pg_sql_column(sql, a, ROLE_ID, alias);
+}
+
+void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    static const enum column_role times[] = {ROLE_PUBLISHED_AT, ROLE_UPDATED_AT, ROLE_CREATED_AT,
+                                             ROLE_OCCURRED_AT};
+    strbuf_append_str(sql, "coalesce(");
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        if (!has(a, times[i]))
+            continue;
+        outrider__pg_sql_column(sql, a, times[i], alias);
+        strbuf_append_str(sql, "::timestamptz, ");
+    }
+    /* Without any time nothing is ever old enough. */
+    strbuf_append_str(sql, "'infinity'::timestamptz)");
+}
+
+void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
+{
+    outrider__strbuf_appendf(sql, "DELETE FROM %s o WHERE ", a->outbox);
+    outrider__pg_sql_column(sql, a, ROLE_ID, "o.");
+    strbuf_append_str(sql, " IN (SELECT ");
+    outrider__pg_sql_column(sql, a, ROLE_ID, "i.");
+    outrider__strbuf_appendf(sql, " FROM %s i WHERE ", a->outbox);
+    outrider__pg_sql_published(sql, a, "i.");
+    strbuf_append_str(sql, " AND ");
+    if (has(a, ROLE_PUBLISHED_AT)) {
+        /* By itself, so that an index on it serves. */
+        strbuf_append_str(sql, "(");
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, "i.");
+        strbuf_append_str(sql, " < $1::timestamptz OR ");
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, "i.");
+        strbuf_append_str(sql, " IS NULL) AND ");
+    }
+    outrider__pg_sql_settled_at(sql, a, "i.");
+    strbuf_append_str(sql, " < $1::timestamptz LIMIT $2::int8)");
+}

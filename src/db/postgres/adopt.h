@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Outbox tables whose rows carry their state, ours and those that existed
+ * before: reading their columns from the catalogue, and what the commands
+ * status, dead, cleanup and doctor need of them.
+ */
+#ifndef POSTGRES_ADOPT_H
+#define POSTGRES_ADOPT_H
+
+#include "catalog.h"
+#include "conn.h"
+#include "core/store.h"
+#include "map.h"
+
+struct adopted {
+    Oid oid;
+    char outbox[PG_NAME_MAX]; /* quoted, with its schema; also in outrider_cursor.outbox */
+    char cursor_table[PG_NAME_MAX];
+    char parked_table[PG_NAME_MAX];
+    bool is_ours;        /* made by `outrider init --layout status` */
+    bool is_partitioned; /* its settled partitions can be dropped */
+    struct map_table table;
+    struct column_map map;
+    /* Where the table itself has no place for them: */
+    bool parks_retries; /* attempts and due time */
+    bool parks_dead;    /* that it is dead */
+};
+
+/* $1: the table's name as the user wrote it. Rows: see adopt.c. */
+extern const char *const outrider__pg_adopt_sql;
+/* Reads its rows; strings live in the arena. Without rows: NO_OUTBOX. */
+int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *asked,
+                            struct arena *arena, struct outrider_error *err);
+/* SQL that finds values of the status column in the rows that are there, where
+ * the catalogue does not say which there can be; "" where it does. */
+void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipeline_config *config,
+                                   struct strbuf *sql);
+int outrider__pg_adopt_values(struct adopted *a, const struct pipeline_config *config,
+                              const PGresult *r, struct arena *arena, struct outrider_error *err);
+/* The map. cat says where our own tables are. */
+int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *config,
+                             const struct pg_catalog *cat, struct outrider_error *err);
+/* Whether such a table is read as rows with a state, by what the catalogue said of it. */
+bool outrider__pg_adopt_reads(const struct pg_catalog *cat, const struct pipeline_config *config);
+
+/* One statement that makes outrider_cursor and outrider_parked where they are
+ * missing; rights to create tables are needed only then. */
+void outrider__pg_adopt_companions_sql(const struct pg_catalog *cat, struct strbuf *sql);
+
+/* SQL pieces. alias: of the table, with its dot, or "". */
+void outrider__pg_sql_ident(struct strbuf *sql, const char *name);
+void outrider__pg_sql_literal(struct strbuf *sql, const char *text);
+void outrider__pg_sql_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                             const char *alias);
+/* The lane's name as SQL. */
+void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* The condition that a row is not settled, as far as the row itself says. */
+void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, const char *alias);
+void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* Columns EV_SEQ to EV_SIZE; max: SQL for max_payload. */
+void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
+                            const char *max);
+/* " ORDER BY ...", oldest first. */
+void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* When a row was settled, best known. */
+void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* "DELETE ..." of published rows: $1 older than (timestamptz), $2 how many. */
+void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a);
+
+struct pg_store;
+
+/*
+ * adopt_store.c: what the store does for such tables, all that the
+ * configuration names. The store is ready: connected, its catalogue read.
+ */
+bool outrider__pg_store_adopts(const struct pg_store *s);
+int outrider__pg_adopted_status(struct pg_store *s,
+                                void (*row)(void *, const struct store_status *), void *ctx,
+                                struct outrider_error *err);
+/* Dead rows (and failed ones, if asked for) that the tables themselves hold;
+ * copies in outrider_parked are the store's. */
+int outrider__pg_adopted_dead_list(struct pg_store *s, const struct dead_filter *f,
+                                   void (*row)(void *, const struct dead_row *), void *ctx,
+                                   struct outrider_error *err);
+/* The tables' part of a change, before outrider_parked is changed, in the same
+ * transaction: rows of dead letters become pending, or go. ret_n counts those
+ * that have no copy in outrider_parked. */
+int outrider__pg_adopted_dead_change(struct pg_store *s, const struct dead_filter *f,
+                                     bool is_discard, uint64_t *ret_n, struct outrider_error *err);
+int outrider__pg_adopted_cleanup(struct pg_store *s, int64_t older_than_us, uint64_t limit,
+                                 uint64_t *ret_removed, struct outrider_error *err);
+/* adopt_doctor.c */
+int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx,
+                                struct outrider_error *err);
+
+/* Loads the i-th table of the configuration. */
+int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
+                              struct adopted *ret_adopted, struct outrider_error *err);
+size_t outrider__pg_adopted_count(const struct pg_store *s);
+
+#endif

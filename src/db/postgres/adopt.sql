@@ -1,0 +1,26 @@
+-- $1: a table's name as the user wrote it. One row a column, in their order;
+-- none where there is no such table. Order of the columns here: adopt.c.
+SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relname::text,
+    c.relkind = 'p', coalesce(obj_description(c.oid, 'pg_class') LIKE 'outrider: %', false),
+    coalesce(k.indnkeyatts, 0)::int4,
+    a.attname::text, b.oid, format_type(b.oid, NULL), b.typtype::text,
+    CASE WHEN t.oid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 ELSE -1 END,
+    a.attnotnull,
+    coalesce(a.attnum = ANY (k.indkey), false),
+    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1
+        AND i.indkey[0] = a.attnum AND i.indpred IS NULL),
+    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indkey[0] = a.attnum),
+    a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
+    pg_get_expr(d.adbin, d.adrelid),
+    (SELECT string_agg(pg_get_constraintdef(q.oid), ' ') FROM pg_constraint q
+        WHERE q.conrelid = c.oid AND q.contype = 'c' AND q.conkey = ARRAY[a.attnum]),
+    (SELECT string_agg(e.enumlabel, chr(31) ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = b.oid)
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary
+WHERE c.oid = to_regclass($1) AND c.relkind IN ('r', 'p')
+ORDER BY a.attnum

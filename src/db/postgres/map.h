@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The column map: what the columns of an outbox table that already exists
+ * stand for. Pure logic over a description of the table, which adopt.c reads
+ * from the catalogue.
+ *
+ *  (1) A role's column is the one that the configuration names, else the one
+ *      with a usual name and a fitting type. Names are compared without case,
+ *      '_' and '-': aggregatetype, aggregate_type and aggregateType are one.
+ *  (2) Nothing is guessed: what two columns could be is an error that names
+ *      the option to set; what no column is has a defined meaning (map.c).
+ *  (3) The mark, which says that a row is published, is a status column, else
+ *      a boolean, else a time that is NULL until then.
+ *  (4) The values of a status column are those that the configuration gives,
+ *      else those that a CHECK or an enum type allows, else those of the
+ *      default and of the rows that are there, else the usual ones.
+ */
+#ifndef POSTGRES_MAP_H
+#define POSTGRES_MAP_H
+
+#include <libpq-fe.h>
+
+#include "base/arena.h"
+#include "base/strbuf.h"
+#include "core/config.h"
+
+#define MAP_COLUMNS_MAX 256
+#define MAP_VALUE_SIZE 64
+
+enum map_kind {
+    KIND_OTHER,
+    KIND_INTEGER,
+    KIND_TEXT,
+    KIND_BOOLEAN,
+    KIND_TIME, /* timestamp, with or without zone, or date */
+    KIND_UUID,
+    KIND_JSON, /* json or jsonb */
+    KIND_BYTES,
+    KIND_ENUM
+};
+
+struct map_column {
+    const char *name;
+    const char *type; /* as SQL writes it, without a length: "character varying" */
+    Oid oid;
+    enum map_kind kind;
+    int32_t length; /* of varchar(n), -1: no limit */
+    bool is_not_null;
+    bool is_key;            /* belongs to the primary key */
+    bool is_unique;         /* the only column of some unique index */
+    bool is_indexed;        /* the first column of some index */
+    bool is_numbered;       /* identity, or its default takes the next of a sequence */
+    const char *initial;    /* its default as SQL, or NULL */
+    const char *check;      /* CHECK constraints on this column alone, as SQL, or NULL */
+    struct string_list all; /* labels of an enum type; or values found in the table */
+};
+
+struct map_table {
+    const char *name;   /* without schema and quotes */
+    const char *quoted; /* schema and name, as SQL needs them */
+    struct map_column *columns;
+    size_t n;
+    size_t n_key; /* columns of the primary key */
+};
+
+enum map_state {
+    STATE_PENDING,
+    STATE_PROCESSING,
+    STATE_PUBLISHED,
+    STATE_FAILED,
+    STATE_DEAD,
+    STATE_EXPIRED,
+    STATE_COUNT
+};
+
+enum map_mark { MARK_NONE, MARK_STATUS, MARK_BOOLEAN, MARK_TIME };
+
+struct column_map {
+    const struct map_table *table;
+    const struct map_column *columns[ROLE_COUNT]; /* NULL: none */
+    enum map_mark mark;
+    char values[STATE_COUNT][MAP_VALUE_SIZE]; /* MARK_STATUS; "": there is no such value */
+    bool values_are_assumed;                  /* nothing in the database confirms them */
+    char aggregate_type[64];                  /* where there is no column for it */
+    char event_type[64];
+    bool is_ordered; /* by a sequence; otherwise by time, as well as that goes */
+};
+
+/* Whether the configuration says anything of columns. */
+bool outrider__map_is_given(const struct pipeline_config *config);
+
+int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
+                        struct column_map *ret_map, struct outrider_error *err);
+
+/* Attempts and due time have a place in the row itself. */
+bool outrider__map_keeps_retries(const struct column_map *m);
+/* A claim shows in the row: as a state, or as an owner. */
+bool outrider__map_shows_claims(const struct column_map *m);
+/* Two relays can compete: the row says who has it, and since when. */
+bool outrider__map_can_compete(const struct column_map *m);
+
+/* The map for people, one "role: column" a line. */
+void outrider__map_describe(const struct column_map *m, struct strbuf *out);
+
+const char *outrider__state_name(enum map_state s);
+/* map_values.c */
+int outrider__map_values(const struct map_column *status, const struct pipeline_config *config,
+                         bool has_retries, struct column_map *m, struct outrider_error *err);
+/* Lower case without '_' and '-'; false if it does not fit. */
+bool outrider__map_normalise(struct bytes name, char *ret_text, size_t size);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Layout `status`: the row carries its own state. source_status.c (taking over,
+ * the round of tables, leases), source_status_sql.c (statements from the column
+ * map), source_status_fetch.c and source_status_settle.c (one operation each).
+ * Nobody else includes this.
+ *
+ *  (1) A batch holds rows of one table. Tables take turns.
+ *  (2) One statement, one snapshot reads all that may be taken. In ordered mode
+ *      that excludes every key of which an earlier row waits: failed and not
+ *      due, dead where dead letters block, claimed by somebody else.
+ *  (3) A claim is written where others can see and need it: relays that
+ *      compete, and tables that are not ours but have a place for it. Otherwise
+ *      the lock of the pipeline is the claim, and what is in flight is known in
+ *      memory only.
+ *  (4) Every outcome is written only to a row that is still ours: by owner and
+ *      claim number where there are such columns, by state otherwise. The owner
+ *      is another one for every batch, so that it tells claims apart even where
+ *      nobody counts them. In ordered mode the epoch of the pipeline is checked
+ *      in the same transaction.
+ *  (5) Failed rows come back through the same door: when they are due they may
+ *      be taken like any other, in order, those behind them with them. There
+ *      are no parked batches.
+ *  (6) What a table has no columns for (attempts, the next one's time, being
+ *      dead) stands in outrider_parked, under the row's id.
+ */
+#ifndef POSTGRES_SOURCE_STATUS_H
+#define POSTGRES_SOURCE_STATUS_H
+
+#include "adopt.h"
+#include "source.h"
+
+#define STATUS_TABLES_MAX 64
+#define STATUS_FLIGHTS_MAX 8
+#define STATUS_OWNER_SIZE 224
+
+enum status_statement {
+    ST_FETCH,
+    ST_PUBLISH, /* or delete */
+    ST_CHANGE,  /* failed, dead, expired, given back */
+    ST_PARK,
+    ST_UNPARK,
+    ST_CURSOR,
+    ST_TAKE,
+    ST_RECLAIM,
+    ST_RENEW,
+    ST_RELEASE, /* claimed, but did not fit into the batch */
+    ST_CLEANUP,
+    ST_COUNT
+};
+
+struct status_table {
+    struct adopted a;
+    bool claims;    /* a claim is written */
+    bool has_owner; /* and says whose it is */
+    int64_t epoch;
+    char *sql[ST_COUNT]; /* owned; NULL: nothing to do */
+    struct pg_statement st[ST_COUNT];
+    bool is_exhausted;   /* nothing more was there when it was last read */
+    int64_t event_bytes; /* what events take in memory, about */
+};
+
+/* A batch that is with the engine. */
+struct status_flight {
+    struct batch *batch; /* NULL: the slot is free */
+    struct status_table *table;
+    bool has_copies; /* outrider_parked knows some of its rows */
+    char owner[STATUS_OWNER_SIZE];
+};
+
+/* What a fetch returns behind an event's columns. */
+enum status_column { STATUS_ATTEMPTS = EV_COLUMNS, STATUS_CLAIM, STATUS_HAS_COPY };
+
+struct status_source {
+    struct pg_source *s;
+    struct arena arena;
+    struct pg_args args;
+    struct status_table *tables;
+    size_t n_tables, next_table;
+    struct status_flight flights[STATUS_FLIGHTS_MAX];
+    struct status_flight fetching; /* the fetch under way */
+    size_t n_tried;                /* tables that this fetch found empty */
+    int64_t limit;                 /* rows it asked for */
+    struct pg_op *fetch_op;
+    bool competes;         /* no lock of the pipeline: many relays */
+    bool must_lock;        /* ordered: false, but the table has no place for an owner */
+    bool is_marked;        /* --once */
+    char owner_prefix[72]; /* how owners of this pipeline begin: "default@" */
+    char host[80], nonce[12];
+    uint64_t n_claims;
+    int64_t look_us, look_gap_us;
+    int64_t renew_us;
+    bool is_renewing;
+    struct pg_statement st_session, st_flush;
+    struct adoption *adoption; /* while the catalogue is read */
+};
+
+static inline struct status_source *status_of(struct pg_source *s)
+{
+    return s->layout_data;
+}
+
+/* source_status_sql.c */
+int outrider__pg_status_statements(struct status_source *d, struct status_table *t,
+                                   struct outrider_error *err);
+/* source_status_fetch.c */
+int outrider__pg_status_fetch(struct status_source *d, struct pg_op *op,
+                              struct outrider_error *err);
+/* Events that may still be taken under `concurrency`. */
+int64_t outrider__pg_status_room(const struct status_source *d);
+/* source_status_settle.c */
+int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
+                               struct outrider_error *err);
+/* source_status.c */
+struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b);
+/* Look again soon; or, after an empty look, later than the last time. */
+void outrider__pg_status_look_soon(struct status_source *d);
+void outrider__pg_status_look_later(struct status_source *d);
+
+extern const struct pg_layout outrider__pg_layout_status;
+
+#endif
