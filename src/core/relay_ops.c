@@ -40,7 +40,7 @@ static bool start_fetch(struct relay *r)
     struct batch *b = free_batch(r);
     if (b == NULL || r->fetch_busy || !r->source->ready)
         return false;
-    if (r->ready_head != NULL && !r->is_sink_full)
+    if (r->ready_head != NULL && !r->is_sink_full && !r->source->reads_ahead)
         return false; /* first what is there */
     if (r->config.once && (!r->mark_started || r->mark_busy || r->source->mark_reached))
         return false;
@@ -177,7 +177,9 @@ static void settled(struct relay *r, struct batch *b)
             l->parked_until = r->op_no;
         outrider__lane_unref(&r->lanes, l);
     }
-    r->once_parked_done = false;
+    /* What was parked in this run is not due in it, unless its lane was. */
+    if (b->is_parked || r->source->parked_due_us <= r->once_wall_us)
+        r->once_parked_done = false;
     if (!b->is_parked)
         fifo_remove_first(r);
     free_the_batch(b);

@@ -37,12 +37,13 @@ enum log_statement {
     LOG_ENROL,       /* makes the cursor row */
     LOG_READ_CURSOR, /* before taking over */
     LOG_TAKE,        /* the epoch */
-    LOG_READ,        /* no gaps */
+    LOG_READ,        /* no gaps, usual rows */
+    LOG_READ_EXACT,  /* the same, and how large a payload is that is not sent */
     LOG_READ_GAPS,
     LOG_READ_SINCE, /* replay by time */
     LOG_WRITERS,
     LOG_FINGERPRINT,
-    LOG_FACTS,   /* positions of the write-ahead log, and the sequence */
+    LOG_FACTS,   /* positions of the write-ahead log, the sequence, whether any lane is parked */
     LOG_FLUSHED, /* how far the log is flushed */
     LOG_FORCE,   /* flushes it */
     LOG_LAST,    /* the sequence alone: the probe */
@@ -66,7 +67,7 @@ struct log_fetch {
     uint64_t no;      /* counts fetches */
     bool with_gaps, gaps_only, is_large;
     int64_t limit, cut;
-    int i_writers, i_read, i_facts, i_any; /* which result is what; -1: not asked */
+    int i_writers, i_read, i_facts; /* which result is what; -1: not asked */
     int64_t target_lsn;
     bool is_flushed, is_asking, needs_blocked, is_forced;
     int64_t wait_since_us, ask_us;
