@@ -64,39 +64,37 @@ static bool is_ours(const char *name)
     return false;
 }
 
-static void consider(const char **names, size_t n, const char *typed, unsigned *best, char *buffer,
-                     size_t size)
+/*
+ * librdkafka has no list of its properties but a table that it prints: name,
+ * "C", "P" or "*" (of whom), and more, between bars.
+ */
+static void consider(char *line, const char *typed, unsigned *best, char *buffer, size_t size)
 {
-    /* Names and values take turns. */
-    for (size_t i = 0; i + 1 < n; i += 2) {
-        unsigned d = outrider__name_distance(bytes_str(typed), bytes_str(names[i]));
-        if (d < *best) {
-            *best = d;
-            (void)snprintf(buffer, size, "%s", names[i]);
-        }
+    char *bar = strchr(line, '|');
+    if (bar == NULL || strspn(bar + 1, " ") != strcspn(bar + 1, "P*"))
+        return;
+    size_t n = strcspn(line, " |");
+    unsigned d = outrider__name_distance(bytes_str(typed), bytes_of(line, n));
+    if (n > 0 && d < *best && strchr(line, '.') != NULL) {
+        *best = d;
+        (void)snprintf(buffer, size, "%.*s", (int)n, line);
     }
 }
 
 const char *outrider__kafka_nearest(const char *name, char *buffer, size_t size)
 {
-    /* Names that conf_dump leaves out, because they are second ones. */
-    static const char *aliases[] = {"linger.ms",      "", "compression.type", "",
-                                    "max.in.flight",  "", "ssl.key.location", "",
-                                    "sasl.mechanism", "", "ssl.ca.pem",       ""};
     unsigned best = (unsigned)strlen(name) / 3 + 1;
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_topic_conf_t *topic_conf = rd_kafka_topic_conf_new();
-    size_t n = 0;
+    char *text = NULL, *save = NULL;
+    size_t len;
     buffer[0] = '\0';
-    const char **dump = rd_kafka_conf_dump(conf, &n);
-    consider(dump, n, name, &best, buffer, size);
-    rd_kafka_conf_dump_free(dump, n);
-    dump = rd_kafka_topic_conf_dump(topic_conf, &n);
-    consider(dump, n, name, &best, buffer, size);
-    rd_kafka_conf_dump_free(dump, n);
-    consider(aliases, COUNT(aliases), name, &best, buffer, size);
-    rd_kafka_topic_conf_destroy(topic_conf);
-    rd_kafka_conf_destroy(conf);
+    FILE *out = open_memstream(&text, &len);
+    if (out == NULL)
+        return NULL;
+    rd_kafka_conf_properties_show(out);
+    (void)fclose(out);
+    for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save))
+        consider(line, name, &best, buffer, size);
+    free(text);
     return buffer[0] != '\0' ? buffer : NULL;
 }
 
@@ -125,8 +123,9 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
     default:
         /* librdkafka's text holds the value. */
         if (outrider__name_is_secret(bytes_str(name)))
-            (void)snprintf(why, sizeof why, "the value of '%.80s' is not accepted", name);
-        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "sink.kafka: %s", why);
+            (void)snprintf(why, sizeof why, "the value is not accepted");
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "sink.kafka.%.80s: %s", name,
+                              why);
     }
 }
 

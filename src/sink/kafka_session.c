@@ -148,7 +148,10 @@ static int renew(struct kafka_sink *k, struct kafka_session *s, struct outrider_
             return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY,
                                   "Kafka at %.200s does not answer after it rejected a message",
                                   k->settings.servers);
-        k->base.wake_us = earlier(k->base.wake_us, s->dying_since_us + DYING_US);
+        /* What is in flight is waited for: its answer tells whether it arrived. It
+         * may fall back into the queue, so that is emptied more than once. */
+        (void)rd_kafka_purge(s->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
+        k->base.wake_us = earlier(k->base.wake_us, k->now.mono_us + STUCK_US);
         return 0;
     }
     bool careful = s->is_careful;
