@@ -6,6 +6,8 @@
  */
 #include "sink/kafka.h"
 
+#define CREATE_TIMEOUT_MS 10000
+
 void outrider__kafka_create_begin(struct kafka_sink *k, struct kafka_topic *t)
 {
     char why[256];
@@ -20,6 +22,7 @@ void outrider__kafka_create_begin(struct kafka_sink *k, struct kafka_topic *t)
     rd_kafka_AdminOptions_t *options =
         rd_kafka_AdminOptions_new(k->fast.rk, RD_KAFKA_ADMIN_OP_CREATETOPICS);
     rd_kafka_AdminOptions_set_opaque(options, t);
+    (void)rd_kafka_AdminOptions_set_request_timeout(options, CREATE_TIMEOUT_MS, why, sizeof why);
     rd_kafka_CreateTopics(k->fast.rk, &topic, 1, options, k->fast.queue);
     rd_kafka_AdminOptions_destroy(options);
     rd_kafka_NewTopic_destroy(topic);

@@ -5,6 +5,7 @@ directory, killed, restarted, and read with tools that nobody here wrote.
 Where Kafka cannot be had (scripts/fetch-kafka), need() skips the tests in one
 loud line; with CI=true it fails instead.
 """
+import json
 import os
 import shutil
 import signal
@@ -244,36 +245,30 @@ class Cluster:
 
     def partitions(self, name):
         """How many partitions with a leader, as the first running broker tells."""
-        import json
-        node = next(n for n in self.nodes if n.is_running())
-        p = subprocess.run(["kcat", "-L", "-J", "-m", "5", "-t", name, "-b",
-                            "127.0.0.1:%d" % node.port], stdout=subprocess.PIPE,
-                           stderr=subprocess.DEVNULL, text=True)
-        if p.returncode != 0:
-            return 0
-        found = [t for t in json.loads(p.stdout)["topics"] if t["topic"] == name]
-        if not found or "error" in found[0]:
-            return 0
-        return len([x for x in found[0]["partitions"] if x["leader"] > 0])
+        return len([x for x in self._metadata(name) if x["leader"] > 0])
 
     def leader(self, name, partition=0):
-        import json
-        p = subprocess.run(["kcat", "-L", "-J", "-m", "5", "-t", name, "-b", ",".join(
-            "127.0.0.1:%d" % n.port for n in self.nodes if n.is_running())],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        if p.returncode != 0:
-            return None
-        for t in json.loads(p.stdout)["topics"]:
-            for x in t.get("partitions", []):
-                if t["topic"] == name and x["partition"] == partition and x["leader"] > 0:
-                    return next(n for n in self.nodes if n.number == x["leader"])
+        for x in self._metadata(name):
+            if x["partition"] == partition and x["leader"] > 0:
+                return next(n for n in self.nodes if n.number == x["leader"])
         return None
+
+    def _metadata(self, name):
+        """Of all topics: to ask for one may create it."""
+        p = subprocess.run(["kcat", "-L", "-J", "-m", "5", "-b", self._running()],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if p.returncode != 0:
+            return []
+        found = [t for t in json.loads(p.stdout)["topics"] if t["topic"] == name]
+        return found[0]["partitions"] if found and "error" not in found[0] else []
+
+    def _running(self):
+        return ",".join("127.0.0.1:%d" % n.port for n in self.nodes if n.is_running())
 
     def read(self, topic, isolation="read_committed"):
         """Everything in a topic now, as kcat sees it: dicts, partition by partition."""
-        running = ",".join("127.0.0.1:%d" % n.port for n in self.nodes if n.is_running())
         p = subprocess.run(
-            ["kcat", "-C", "-q", "-e", "-b", running, "-t", topic, "-o", "beginning",
+            ["kcat", "-C", "-q", "-e", "-b", self._running(), "-t", topic, "-o", "beginning",
              "-X", "isolation.level=" + isolation, "-f", "%p %o %T %K %S %h\n%k%s"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.DEADLINE)
         if p.returncode != 0:
