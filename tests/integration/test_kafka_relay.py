@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The Kafka sink against a real broker, read back with kcat and Kafka's own tools."""
 import json
-import random
 import sys
 
 import harness
 import kafkaserver
+import kafkatest
 
 cluster = None
 
@@ -21,40 +21,20 @@ def tearDownModule():
         cluster.close()
 
 
-class KafkaTest(harness.OutriderTest):
-    """One broker for all; each test has topics of its own."""
+class KafkaTest(kafkatest.KafkaTest):
+    """One broker for all."""
 
     def setUp(self):
+        self.cluster = cluster
         super().setUp()
-        kafkaserver.need()
-        self.topic = "t%08x" % random.getrandbits(32)
-        self.sink = cluster.url
-        self.init()
-
-    def row(self, key, n, topic=None, **more):
-        return dict({"aggregate_type": "order", "aggregate_id": key, "event_type": "Counted",
-                     "topic": topic or self.topic, "payload": {"n": n}}, **more)
-
-    def numbers(self, topic=None):
-        """What a consumer saw of each key, in order."""
-        seen = {}
-        for m in cluster.read(topic or self.topic):
-            seen.setdefault(m["key"].decode(), []).append(json.loads(m["payload"])["n"])
-        return seen
-
-    def assert_in_order(self, keys, n, topic=None):
-        """Every number came, first ones in order; duplicates may follow."""
-        seen = self.numbers(topic)
-        self.assertEqual(set(seen), set(keys))
-        for key, numbers in seen.items():
-            first = list(dict.fromkeys(numbers))
-            self.assertEqual(first, list(range(n)), "key " + key)
-        return seen
 
 
 class Reading(KafkaTest):
     def test_kcat_and_the_console_consumer_see_every_byte(self):
         cluster.create_topic(self.topic, 3)
+        self.db = self.path("bytes.db")
+        self.url = "sqlite:" + self.db
+        self.init("--payload", "bytea")
         payloads = {"json": b'{"a": [1.50, "x"]}', "text": "Grüße, 世界\n".encode(),
                     "binary": b"\x00\xff\x00\x80\r\n\x00", "empty": b"", "null": None}
         for key, payload in payloads.items():
@@ -79,7 +59,7 @@ class Reading(KafkaTest):
             cluster.servers, "--topic", self.topic, "--from-beginning", "--max-messages", "5",
             "--timeout-ms", "30000", *[x for p in ("print.key", "print.headers", "print.timestamp",
                                                    "print.partition")
-                                       for x in ("--formatter-property", p + "=true")])
+                                       for x in ("--property", p + "=true")])
         for key, payload in payloads.items():
             m = seen[key]
             line = b"CreateTime:1767323045678\tPartition:%d\t" % m["partition"]
