@@ -66,6 +66,12 @@ static const struct option table[] = {
      .reloadable = true, .text = "How long one try may take before it counts as failed."},
     {"sink.rotate_size", OPTION_SIZE, AT(sink.rotate_size), .initial = "64MiB", .min = KIB, .max = 1024 * GIB,
      .text = "file: a new segment is begun above this size."},
+    {"sink.kafka", OPTION_MAP, AT(sink.kafka), .initial = "{}", .example = "{compression.type: lz4, linger.ms: 5}", .has_secrets = true,
+     .text = "kafka: properties of librdkafka, which see; also one by one as sink.kafka.NAME."},
+    {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
+     .text = "kafka: topics that are missing are made, with so many partitions and replicas; empty: they are not made."},
+    {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
+     .text = "kafka: whether an empty payload is published as a tombstone (null), as a missing one always is."},
 
     {"route.topic", OPTION_STRING, AT(route.topic), .initial = "${aggregate_type}.${event_type}",
      .reloadable = true, .is_template = true, .check = outrider__template_check,
@@ -225,8 +231,7 @@ static size_t normalise(struct bytes name, char out[NAME_MAX_LEN])
     return n;
 }
 
-/* How many letters must be put in, taken out, changed or swapped with the next. */
-static unsigned distance(struct bytes left, struct bytes right)
+unsigned outrider__name_distance(struct bytes left, struct bytes right)
 {
     char a[NAME_MAX_LEN], b[NAME_MAX_LEN];
     size_t n = normalise(left, a), m = normalise(right, b);
@@ -259,7 +264,7 @@ struct nearest {
 static void consider(struct nearest *best, struct bytes typed, struct bytes known,
                      const char *stands_for, unsigned penalty)
 {
-    unsigned d = distance(typed, known) + penalty;
+    unsigned d = outrider__name_distance(typed, known) + penalty;
     if (d < best->distance) {
         best->distance = d;
         best->name = stands_for;
