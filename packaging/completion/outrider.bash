@@ -7,7 +7,7 @@ _outrider()
     local command=${COMP_WORDS[1]} flags= words=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="init put relay status dead tail replay cleanup resync doctor check version help"
+        words="init put relay status dead tail replay cleanup resync slot doctor check version help"
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
     fi
@@ -22,7 +22,7 @@ _outrider()
     "init --partition") words="day month" ;;
     *" --set") words="source.url= source.mode= source.tables= source.poll_interval= source.batch= source.batch_bytes= source.max_payload= source.connect_timeout= source.initial_delay= source.durable= source.max_gaps= source.min_age= source.lease= source.concurrency= source.after_publish= map.id= map.seq= map.aggregate_type= map.aggregate_id= map.event_type= map.payload= map.headers= map.topic= map.partition_key= map.partition= map.occurred_at= map.created_at= map.expires_at= map.idempotency_key= map.request_digest= map.status= map.published= map.published_at= map.attempts= map.next_attempt_at= map.last_error= map.last_error_code= map.locked_by= map.locked_at= map.locked_until= map.claim= map.updated_at= map.status_values= sink.url= sink.send_timeout= sink.rotate_size= route.topic= route.by_type= route.regex_field= route.regex= route.replacement= form= cloudevents.source= headers.event_id= headers.event_type= headers.aggregate_type= select.aggregate_types= select.event_types= retry.delays= retry.base= retry.factor= retry.max= retry.jitter= retry.max_attempts= retry.on_dead= dead_letter.topic= cleanup.retention= cleanup.every= cleanup.batch= cleanup.pause= cleanup.adopted= ordered= shutdown_timeout=" ;;
     "dead dead") words="list show retry discard" ;;
-    "help help") words="init put relay status dead tail replay cleanup resync doctor check version help" ;;
+    "help help") words="init put relay status dead tail replay cleanup resync slot doctor check version help" ;;
     *" -c" | *" --config" | *" --jsonl" | "tail "*)
         [[ $cur == -* ]] || { compopt -o default; return; } ;;
     esac
@@ -41,6 +41,7 @@ _outrider()
     replay) flags="--db --from --to --name --config --set --table --log-level --log-format --since --from-seq --help" ;;
     cleanup) flags="--db --from --name --config --set --table --retention --json --help" ;;
     resync) flags="--db --from --name --config --set --table --json --help" ;;
+    slot) flags="--db --from --name --config --set --help" ;;
     doctor) flags="--from --db --to --name --config --set --table --json --help" ;;
     check) flags="--name --config --set --print --json --help" ;;
     version) flags="--json --help" ;;

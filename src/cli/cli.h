@@ -68,6 +68,7 @@ int outrider__cmd_put(const struct args *a);
 int outrider__cmd_relay(const struct args *a);
 int outrider__cmd_replay(const struct args *a);
 int outrider__cmd_resync(const struct args *a);
+int outrider__cmd_slot(const struct args *a);
 int outrider__cmd_status(const struct args *a);
 int outrider__cmd_tail(const struct args *a);
 int outrider__cmd_version(const struct args *a);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/uuid.h"
-#include "cli/event_json.h"
+#include "core/event_json.h"
 #include "cli/lines.h"
 #include "cli/out.h"
 

@@ -36,6 +36,25 @@ static int64_t lag_of(const struct store_status *st)
     return st->head > st->position ? st->head - st->position : 0;
 }
 
+static void json_slot(struct json_out *j, const struct slot_status *o)
+{
+    if (o->name[0] == '\0')
+        return;
+    outrider__jout_open(j, "slot", '{');
+    outrider__jout_text(j, "name", o->name);
+    outrider__jout_bool(j, "exists", o->exists);
+    outrider__jout_bool(j, "active", o->is_active);
+    outrider__jout_bool(j, "lost", o->is_lost);
+    outrider__jout_text(j, "confirmed", o->confirmed[0] ? o->confirmed : NULL);
+    outrider__jout_int(j, "retained_bytes", o->retained_bytes);
+    outrider__jout_int(j, "lag_bytes", o->lag_bytes);
+    if (o->lag_us >= 0)
+        outrider__jout_int(j, "lag_seconds", o->lag_us / 1000000);
+    if (o->left_bytes >= 0)
+        outrider__jout_int(j, "left_bytes", o->left_bytes);
+    outrider__jout_close(j);
+}
+
 static void json_row(struct json_out *j, const struct store_status *st, int64_t now_us)
 {
     int64_t oldest = st->oldest_pending_us;
@@ -58,6 +77,7 @@ static void json_row(struct json_out *j, const struct store_status *st, int64_t 
     outrider__jout_int(j, "skipped_total", (int64_t)st->skipped_total);
     outrider__jout_int(j, "dead_total", (int64_t)st->dead_total);
     outrider__jout_time(j, "settled_at", st->settled_at_us);
+    json_slot(j, &st->slot);
     outrider__jout_close(j);
 }
 
@@ -119,6 +139,49 @@ static void print_table(const struct rows *rows)
     }
 }
 
+/* Bytes for people. */
+static void size_of(int64_t bytes, char *ret_text, size_t size)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    size_t i = 0;
+    while (value >= 9999.5 && i + 1 < sizeof(units) / sizeof(units[0])) {
+        value /= 1024;
+        i++;
+    }
+    snprintf(ret_text, size, "%.0f %s", value, units[i]);
+}
+
+/* The server gives a slot up when its limit is reached: told well before. */
+static void print_slots(const struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct slot_status *o = &rows->items[i].slot;
+        char retained[32], lag[32], left[32], seconds[40] = "";
+        if (o->name[0] == '\0')
+            continue;
+        if (o->is_lost) {
+            printf("slot %s: %sLOST%s: run outrider resync --name %s\n", o->name,
+                   outrider__colour(1, COLOUR_RED), outrider__colour_end(1),
+                   rows->items[i].pipeline);
+            continue;
+        }
+        size_of(o->retained_bytes, retained, sizeof(retained));
+        size_of(o->lag_bytes, lag, sizeof(lag));
+        if (o->lag_us >= 0)
+            snprintf(seconds, sizeof(seconds), ", %" PRId64 " s", o->lag_us / 1000000);
+        printf("slot %s: %s, confirmed %s, behind by %s%s, the server keeps %s\n", o->name,
+               o->is_active ? "active" : "not active", o->confirmed[0] ? o->confirmed : "-", lag,
+               seconds, retained);
+        if (o->left_bytes < 0 || o->left_bytes > o->retained_bytes)
+            continue;
+        size_of(o->left_bytes, left, sizeof(left));
+        printf("slot %s: %sWARNING%s: the server gives it up after another %s "
+               "(max_slot_wal_keep_size)\n",
+               o->name, outrider__colour(1, COLOUR_RED), outrider__colour_end(1), left);
+    }
+}
+
 static int show(const struct args *a, const struct pipeline_config *c, struct store *s,
                 struct outrider_error *err)
 {
@@ -134,8 +197,10 @@ static int show(const struct args *a, const struct pipeline_config *c, struct st
         r = print_json(s, &rows) < 0 ? outrider__fail_nomem(err) : 0;
     else if (r == 0 && rows.n == 0)
         outrider__cli_say("no pipeline has run on %s yet", s->description);
-    else if (r == 0)
+    else if (r == 0) {
         print_table(&rows);
+        print_slots(&rows);
+    }
     free(rows.items);
     return r;
 }

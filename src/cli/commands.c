@@ -5,11 +5,11 @@
  */
 #include "cli/cli.h"
 
-#define PIPELINE_COMMANDS "init put relay status dead replay cleanup resync doctor"
+#define PIPELINE_COMMANDS "init put relay status dead replay cleanup resync slot doctor"
 
 static const struct flag flags[] = {
     {F_DB, .name = "db", .alias = "from", .kind = FLAG_URL, .value = "URL",
-     .commands = "init put status dead replay cleanup resync",
+     .commands = "init put status dead replay cleanup resync slot",
      .text = "The database, for example sqlite:shop.db (--from is the same)."},
     {F_DB, .name = "from", .alias = "db", .kind = FLAG_URL, .value = "URL",
      .commands = "relay doctor",
@@ -199,6 +199,18 @@ static const struct command commands[] = {
              "moves the pipeline there; it may deliver events again, and says what it did.",
      .examples = "outrider resync --db sqlite:shop.db --name orders",
      .run = outrider__cmd_resync},
+    {.name = "slot",
+     .operands = "drop",
+     .words = "drop",
+     .max_operands = 1,
+     .usage = "drop --db URL [--name NAME]",
+     .summary = "drop the replication slot of a pipeline",
+     .text =
+         "In mode cdc a PostgreSQL server keeps its log for the pipeline's slot until the relay "
+         "has read it, for ever if no relay comes. Drop the slot when the pipeline is no longer "
+         "wanted, so that the server's disk does not fill. `outrider status` shows what is kept.",
+     .examples = "outrider slot drop --db postgresql://relay@db/shop --name orders",
+     .run = outrider__cmd_slot},
     {.name = "doctor",
      .usage = "--from URL [--to URL]",
      .summary = "what works, what does not, and what to do about it",

@@ -25,6 +25,18 @@ struct init_options {
     bool dry_run;
 };
 
+/* What the server keeps for a pipeline in mode cdc. */
+struct slot_status {
+    char name[64]; /* "": there is none, and none is needed */
+    bool exists, is_active;
+    bool is_lost;           /* needed, but gone or invalidated */
+    int64_t retained_bytes; /* log that the server keeps for it */
+    char confirmed[24];     /* position up to which all is settled */
+    int64_t lag_bytes;
+    int64_t lag_us;     /* -1: not known */
+    int64_t left_bytes; /* until the server gives it up; -1: it never does */
+};
+
 struct store_status {
     char pipeline[64];
     char sink[256];    /* identity of its sink, or "" */
@@ -36,6 +48,8 @@ struct store_status {
     int64_t oldest_pending_us; /* created_at of the oldest pending event, 0 if none */
     uint64_t delivered_total, expired_total, skipped_total, dead_total; /* since init */
     int64_t settled_at_us;                                              /* last settle, 0: never */
+    bool is_cdc; /* position and pending are about then: the stream knows better */
+    struct slot_status slot;
 };
 
 struct dead_filter {
@@ -91,6 +105,8 @@ struct store_ops {
                    struct outrider_error *err);
     int (*doctor)(struct store *s, finding_fn *found, void *ctx, struct outrider_error *err);
     int (*resync)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+    /* Drops what the server keeps for the pipeline; NULL where there is no such thing. */
+    int (*slot_drop)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
 };
 
 #endif

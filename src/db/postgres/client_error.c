@@ -63,9 +63,10 @@ static const struct cause {
 
 static const struct cause *cause_of(const char *state)
 {
-    for (size_t len = 5; len >= 2; len -= 3)
+    for (int len = 5; len > 0; len -= 3)
         for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
-            if (strlen(causes[i].state) == len && strncmp(causes[i].state, state, len) == 0)
+            if (strlen(causes[i].state) == (size_t)len &&
+                strncmp(causes[i].state, state, (size_t)len) == 0)
                 return &causes[i];
     return NULL;
 }

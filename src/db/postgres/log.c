@@ -24,7 +24,8 @@ static const char *const templates[LOG_STATEMENTS] = {
     [LOG_READ_CURSOR] =
         "SELECT k.sink, k.position, k.gaps::text, k.anchor_id, k.epoch, k.on_dead, k.system_id, "
         "k.timeline, (SELECT o.id::text FROM $T o WHERE o.seq = k.position LIMIT 1), (SELECT CASE "
-        "WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q), pg_backend_pid() FROM $K k "
+        "WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q), pg_backend_pid(), k.mode FROM "
+        "$K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
     [LOG_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
                  "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
@@ -47,7 +48,7 @@ static const char *const templates[LOG_STATEMENTS] = {
     [LOG_FACTS] = "SELECT pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(), CASE WHEN "
                   "q.is_called THEN q.last_value ELSE 0 END, $A FROM $S q",
     [LOG_FLUSHED] = "SELECT pg_current_wal_flush_lsn()",
-    [LOG_FORCE] = "SELECT pg_logical_emit_message(true, 'outrider', '')",
+    [LOG_FORCE] = "SELECT pg_logical_emit_message(true, 'outrider.flush', '')",
     [LOG_LAST] = "SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q",
     /* By the remembered row version where it is still the right one: while an
      * old snapshot is held, the way over the key leads past all dead versions.
@@ -331,6 +332,10 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "a pooler hands the relay's statements to several sessions; connect "
                               "to the server itself, or use the pooler's session mode");
+    if (strcmp(outrider__pg_get_str(r, 0, 11), "poll") != 0)
+        return outrider__pg_cdc_begin_leaving(s, err);
+    if (s->cdc == NULL && outrider__pg_cdc_forget_slot(s, err) < 0)
+        return -1;
     l->head = outrider__pg_get_int(r, 0, 1, 0);
     l->last_value = outrider__pg_get_int(r, 0, 9, 0);
     if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 || check_anchor(s, r, err) < 0 ||

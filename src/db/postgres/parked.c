@@ -77,6 +77,22 @@ static const char *const templates[PARKED_STATEMENTS] = {
         "WHERE coalesce(before, 0) < $7 ORDER BY due, head, arrival",
 };
 
+/* PARKED_INSERT where the events' own values are sent; $C is a payload left in the outbox. */
+static const char insert_values[] =
+    "WITH u AS MATERIALIZED (SELECT * FROM unnest($4::int8[], $5::text[], $6::text[], $7::text[], "
+    "$8::int4[], $9::timestamptz[], $10::text[], $11::text[], $12::text[], $13::text[], "
+    "$14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[], $19::text[], $20::int4[], "
+    "$21::timestamptz[], $22::timestamptz[], $23::timestamptz[]) WITH ORDINALITY AS u(seq, id, "
+    "lane, state, attempts, next, code, origin, message, aggregate_type, aggregate_id, event_type, "
+    "payload, headers, topic, partition_key, partition, occurred_at, created_at, expires_at, n)) "
+    "INSERT INTO $T (pipeline, outbox, parked_at, updated_at, lane, state, seq, attempts, "
+    "next_attempt_at, error_code, error_origin, error_message, id, aggregate_type, aggregate_id, "
+    "event_type, payload, headers, topic, partition_key, partition, occurred_at, created_at, "
+    "expires_at) SELECT $1::text, $2::text, $3::timestamptz, $3::timestamptz, u.lane, u.state, "
+    "u.seq, u.attempts, u.next, u.code, u.origin, u.message, u.id, u.aggregate_type, "
+    "u.aggregate_id, u.event_type, $C, u.headers, u.topic, u.partition_key, u.partition, "
+    "u.occurred_at, u.created_at, u.expires_at FROM u ORDER BY u.n";
+
 static const char *const purposes[PARKED_STATEMENTS] = {
     [PARKED_INSERT] = "cannot park events",
     [PARKED_REMOVE] = "cannot remove parked events",
@@ -105,6 +121,17 @@ static char *expand(const char *template, const char *table, const char *live, c
     return sql.data;
 }
 
+static void append_payload(struct strbuf *sql, const struct pg_catalog *cat)
+{
+    if (!cat->has_seq) {
+        strbuf_append_str(sql, "u.payload");
+        return;
+    }
+    strbuf_append_str(sql, "CASE WHEN u.code = 'TOO_LARGE' AND u.payload IS NULL THEN (SELECT ");
+    outrider__pg_bytea_sql(sql, cat->payload_type, "o.payload");
+    outrider__strbuf_appendf(sql, " FROM %s o WHERE o.seq = u.seq) ELSE u.payload END", cat->table);
+}
+
 int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
                              const struct pipeline_config *config, const char *copy_sql,
                              struct outrider_error *err)
@@ -113,12 +140,22 @@ int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
     *p = (struct pg_parked){.config = config};
     outrider__pg_args_init(&p->args);
     (void)snprintf(p->outbox, sizeof p->outbox, "%s", cat->table);
+    p->sends_values = copy_sql == NULL;
+    struct strbuf payload;
+    outrider__strbuf_init(&payload, SQL_CAP);
+    if (p->sends_values)
+        append_payload(&payload, cat);
     for (int i = 0; i < PARKED_STATEMENTS; i++) {
-        p->sql[i] = expand(templates[i], cat->parked_table, live, copy_sql);
-        if (p->sql[i] == NULL)
+        bool sends = p->sends_values && i == PARKED_INSERT;
+        p->sql[i] = expand(sends ? insert_values : templates[i], cat->parked_table, live,
+                           p->sends_values ? strbuf_cstr(&payload) : copy_sql);
+        if (p->sql[i] == NULL) {
+            outrider__strbuf_release(&payload);
             return outrider__fail_nomem(err);
+        }
         p->st[i] = (struct pg_statement){.sql = p->sql[i], .what = purposes[i]};
     }
+    outrider__strbuf_release(&payload);
     return 0;
 }
 
@@ -265,6 +302,62 @@ static void array_of_failures(struct pg_args *a, const struct event *events, siz
     array_of_texts(a, events, n, is_kept, message_of);
 }
 
+#define TEXT_GETTER(field)                                \
+    static struct bytes field##_of(const struct event *e) \
+    {                                                     \
+        return e->field;                                  \
+    }
+TEXT_GETTER(aggregate_type)
+TEXT_GETTER(aggregate_id)
+TEXT_GETTER(event_type)
+TEXT_GETTER(payload)
+TEXT_GETTER(headers)
+TEXT_GETTER(topic)
+TEXT_GETTER(partition_key)
+
+static void array_of_wall(struct pg_args *a, const struct event *events, size_t n, size_t offset)
+{
+    outrider__pg_array_begin(a, PG_TIMESTAMPTZ);
+    for (size_t i = 0; i < n; i++) {
+        int64_t us;
+        if (!is_kept(&events[i]))
+            continue;
+        memcpy(&us, (const char *)&events[i] + offset, sizeof us);
+        if (us == 0)
+            outrider__pg_array_null(a);
+        else
+            outrider__pg_array_time(a, us);
+    }
+    outrider__pg_array_end(a);
+}
+
+/* What copy_sql would have read from the outbox. */
+static void array_of_values(struct pg_args *a, const struct event *events, size_t n)
+{
+    array_of_texts(a, events, n, is_kept, aggregate_type_of);
+    array_of_texts(a, events, n, is_kept, aggregate_id_of);
+    array_of_texts(a, events, n, is_kept, event_type_of);
+    outrider__pg_array_begin(a, PG_BYTEA);
+    for (size_t i = 0; i < n; i++)
+        if (is_kept(&events[i]))
+            outrider__pg_array_text(a, payload_of(&events[i]));
+    outrider__pg_array_end(a);
+    array_of_texts(a, events, n, is_kept, headers_of);
+    array_of_texts(a, events, n, is_kept, topic_of);
+    array_of_texts(a, events, n, is_kept, partition_key_of);
+    outrider__pg_array_begin(a, PG_INT4);
+    for (size_t i = 0; i < n; i++) {
+        if (is_kept(&events[i]) && events[i].partition >= 0)
+            outrider__pg_array_int4(a, events[i].partition);
+        else if (is_kept(&events[i]))
+            outrider__pg_array_null(a);
+    }
+    outrider__pg_array_end(a);
+    array_of_wall(a, events, n, offsetof(struct event, occurred_at_us));
+    array_of_wall(a, events, n, offsetof(struct event, created_at_us));
+    array_of_wall(a, events, n, offsetof(struct event, expires_at_us));
+}
+
 static int add_insert(struct pg_parked *p, struct pg_conn *c, const struct event *events, size_t n,
                       int64_t now_us, struct outrider_error *err)
 {
@@ -277,6 +370,8 @@ static int add_insert(struct pg_parked *p, struct pg_conn *c, const struct event
     array_of_attempts(a, events, n);
     array_of_times(a, events, n);
     array_of_failures(a, events, n);
+    if (p->sends_values)
+        array_of_values(a, events, n);
     return add(p, c, PARKED_INSERT, err);
 }
 

@@ -38,6 +38,7 @@ struct pg_parked {
     struct pg_statement st[PARKED_STATEMENTS];
     char *sql[PARKED_STATEMENTS]; /* owned */
     struct pg_args args;
+    bool sends_values; /* events are copied from memory, not from the outbox */
 };
 
 /*
@@ -48,6 +49,9 @@ struct pg_parked {
  * `o`, joined to the input `u` ON its key: u.seq (int8) and u.id (text) are
  * there. Example:
  *   " o.id::text, ..., o.expires_at FROM u JOIN public.outbox o ON o.seq = u.seq"
+ * NULL: the events' own values are sent, for rows that may be gone already (or
+ * never were); only a payload that was too large to be read is looked for in
+ * the outbox.
  */
 int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
                              const struct pipeline_config *config, const char *copy_sql,

@@ -7,7 +7,10 @@ CREATE TABLE IF NOT EXISTS outrider_schema (
 
 -- One row for each pipeline and outbox. gaps are seqs below position that may
 -- still be filled; anchor_id is the id of the row at position: if that row is
--- no longer there, history was rewritten. epoch counts take-overs.
+-- no longer there, history was rewritten. epoch counts take-overs. In mode cdc
+-- position and gaps say what polling had settled before, sweep which rows are
+-- still to be read before the stream, and (lsn, lsn_number) which event of
+-- which commit was settled last; last_seq is the highest seq among those.
 CREATE TABLE IF NOT EXISTS outrider_cursor (
     pipeline text NOT NULL,
     outbox text NOT NULL,
@@ -19,6 +22,11 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     on_dead text NOT NULL DEFAULT 'skip',
     system_id bigint,
     timeline integer,
+    mode text NOT NULL DEFAULT 'poll',
+    lsn pg_lsn,
+    lsn_number bigint NOT NULL DEFAULT 0,
+    sweep int8multirange NOT NULL DEFAULT '{}',
+    last_seq bigint NOT NULL DEFAULT 0,
     settled_at timestamptz,
     delivered_total bigint NOT NULL DEFAULT 0,
     expired_total bigint NOT NULL DEFAULT 0,

@@ -2,6 +2,7 @@
 /* The PostgreSQL source: its life from connecting to being active. */
 #include "source.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include "postgres.h"
 #include "source_status.h"
 
-static const struct pg_layout *const layouts[] = {&outrider__pg_layout_status,
-                                                  &outrider__pg_layout_log};
+static const struct pg_layout *const layouts[] = {
+    &outrider__pg_layout_cdc, &outrider__pg_layout_status, &outrider__pg_layout_log};
 
 void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
 {
@@ -52,9 +53,6 @@ static int pg_open(struct source *base, const struct pipeline_config *config, st
     int errno_value = FAILPOINT("postgres.open");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot open the source");
-    if (config->source.mode == MODE_CDC)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "this build reads postgresql: sources with mode poll only");
     s->phase = PHASE_CONNECT;
     base->wake_us = now.mono_us;
     return outrider__pg_connect(&s->conn, config->source.url, config->name,
@@ -66,9 +64,18 @@ static int choose_layout(struct pg_source *s, struct outrider_error *err)
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (!layouts[i]->reads(&s->cat, s->config))
             continue;
+        if (s->config->source.mode == MODE_CDC && layouts[i] != &outrider__pg_layout_cdc &&
+            !s->config->replay)
+            break;
         s->layout = layouts[i];
         return 0;
     }
+    if (s->config->source.mode == MODE_CDC)
+        return outrider__fail(
+            err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+            "mode cdc reads the layout log (a table made by `outrider init`), and "
+            "%s is not one; read it with mode poll",
+            s->cat.table);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "%s is no outbox that can be read: it has neither a sequence nor a mark",
                           s->cat.table);
@@ -164,6 +171,20 @@ static int take_lock(struct pg_source *s, struct outrider_error *err)
     return s->layout->begin(s, err);
 }
 
+/* What came while the layout was changing. */
+static int start_held(struct pg_source *s, struct outrider_error *err)
+{
+    for (size_t i = 0; i < s->n_ops; i++) {
+        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
+        if (!slot->is_held)
+            continue;
+        slot->is_held = false;
+        if (s->layout->start(s, slot, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* One step towards being active, or the layout's own work once it is. */
 static int advance(struct pg_source *s, struct outrider_error *err)
 {
@@ -177,7 +198,11 @@ static int advance(struct pg_source *s, struct outrider_error *err)
         return outrider__pg_session(&s->conn, on_session, s, err);
     case PHASE_LOCK:
         return take_lock(s, err);
+    case PHASE_BEGIN:
+        return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
     case PHASE_ACTIVE:
+        if (start_held(s, err) < 0)
+            return -1;
         return s->layout->tick(s, s->now, err);
     default:
         return 0;
@@ -193,6 +218,9 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     struct pg_op *slot = &s->ops[(s->first_op + s->n_ops) % PG_OPS_MAX];
     *slot = (struct pg_op){.source = s, .op = op};
     s->n_ops++;
+    slot->is_held = s->phase != PHASE_ACTIVE;
+    if (slot->is_held)
+        return 0;
     base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
     return s->layout->start(s, slot, err);
 }
@@ -204,6 +232,10 @@ static struct source_op *take_done(struct pg_source *s)
         return NULL;
     s->first_op = (s->first_op + 1) % PG_OPS_MAX;
     s->n_ops--;
+    if (slot->op->kind == SOURCE_FETCH)
+        s->n_live += slot->op->batch->n > 0;
+    else if (slot->op->kind == SOURCE_SETTLE)
+        s->n_live -= !slot->op->batch->is_parked;
     return slot->op;
 }
 
@@ -223,7 +255,11 @@ static int pg_poll(struct source *base, struct instant now, struct source_op **r
 
 static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
 {
-    return outrider__pg_fds(&pg_source_of(base)->conn, ret_fds, max);
+    struct pg_source *s = pg_source_of(base);
+    int n = outrider__pg_fds(&s->conn, ret_fds, max);
+    if (s->layout != NULL && s->layout->fds != NULL)
+        n += s->layout->fds(s, ret_fds + n, max - n);
+    return n;
 }
 
 static void pg_close(struct source *base)

@@ -28,7 +28,8 @@ struct pg_op {
     struct pg_source *source;
     struct source_op *op;
     bool is_done;
-    int step; /* the layout's own */
+    bool is_held; /* came while the layout was changing: started when it is active again */
+    int step;     /* the layout's own */
 };
 
 struct pg_layout {
@@ -46,6 +47,10 @@ struct pg_layout {
     /* Called from every poll() while active, after results were handled:
      * probes, deadlines; sets base.wake_us to when it wants to be called. */
     int (*tick)(struct pg_source *s, struct instant now, struct outrider_error *err);
+    /* The same between begin() and being active. NULL: no need. */
+    int (*prepare)(struct pg_source *s, struct outrider_error *err);
+    /* What to watch beside the connection; returns how many. NULL: nothing. */
+    int (*fds)(struct pg_source *s, struct pollfd *ret_fds, int max);
     void (*close)(struct pg_source *s);
 };
 
@@ -68,6 +73,8 @@ struct pg_source {
     struct pg_leader leader;
     const struct pg_layout *layout;
     void *layout_data;
+    void *cdc;     /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
+    size_t n_live; /* batches of new events that were handed out and are not settled */
     struct pg_statement st_catalog, st_companions;
     char *companions_sql;         /* owned; where they had to be made */
     struct pg_op ops[PG_OPS_MAX]; /* a ring */
@@ -92,5 +99,11 @@ void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 extern const struct pg_layout outrider__pg_layout_log;
+extern const struct pg_layout outrider__pg_layout_cdc;
+/* The log layout found that the pipeline was in mode cdc: from a callback. */
+int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *err);
+/* Mode poll: drops the slot of a move to cdc that was begun and not finished,
+ * because it would fill the server's disk. */
+int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err);
 
 #endif

@@ -191,4 +191,5 @@ const struct store_ops outrider__store_postgres = {
     .cleanup = outrider__pg_store_cleanup,
     .doctor = outrider__pg_store_doctor,
     .resync = outrider__pg_store_resync,
+    .slot_drop = outrider__pg_store_slot_drop,
 };

@@ -57,6 +57,14 @@ int outrider__pg_store_cleanup(struct store *s, int64_t older_than_us, uint64_t 
                                uint64_t *ret_removed, struct outrider_error *err);
 int outrider__pg_store_doctor(struct store *s, finding_fn *found, void *ctx,
                               struct outrider_error *err);
+/* Adds the pipeline's slot to its row; in mode cdc also what is pending. */
+int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
+                                   struct outrider_error *err);
+int outrider__pg_store_slot_drop(struct store *s, struct strbuf *ret_report,
+                                 struct outrider_error *err);
+/* A pipeline in mode cdc whose slot is lost goes back to polling. */
+int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report,
+                                   struct outrider_error *err);
 int outrider__pg_store_resync(struct store *s, struct strbuf *ret_report,
                               struct outrider_error *err);
 

@@ -146,10 +146,13 @@ int outrider__pg_store_status(struct store *base, void (*row)(void *, const stru
     for (int i = 0; i < PQntuples(r); i++) {
         struct store_status st;
         read_status(r, i, &st);
+        rc = outrider__pg_store_slot_status(s, &st, err);
+        if (rc < 0)
+            break;
         row(ctx, &st);
     }
     PQclear(r);
-    return 0;
+    return rc;
 }
 
 static void add_filter(struct pg_args *args, const struct dead_filter *f)

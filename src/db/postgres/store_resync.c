@@ -117,7 +117,9 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
     if (outrider__pg_store_ready(s, err) < 0 ||
         outrider__pg_store_exec(s, "BEGIN", "cannot begin", err) < 0)
         return -1;
-    int rc = read_and_write(s, &f, err);
+    int rc = outrider__pg_store_slot_resync(s, ret_report, err);
+    if (rc == 0)
+        rc = read_and_write(s, &f, err);
     if (rc == 0)
         rc = outrider__pg_store_exec(s, "COMMIT", "cannot commit", err);
     if (rc < 0) {

@@ -108,6 +108,8 @@ static Oid array_of(Oid element)
         return 1007;
     case PG_TIMESTAMPTZ:
         return 1185;
+    case PG_BYTEA:
+        return 1001;
     default:
         return 1009;
     }

@@ -60,7 +60,8 @@ void outrider__pg_arg_time(struct pg_args *a, int64_t wall_us);
 void outrider__pg_arg_null(struct pg_args *a, Oid type);
 /* Row identifiers: block and offset packed as pg_get_tid returns them; 0: NULL. */
 void outrider__pg_arg_tid(struct pg_args *a, uint64_t tid);
-/* An array: begin, items (of INT8, INT4, TEXT or TIMESTAMPTZ), end. */
+/* An array: begin, items (of INT8, INT4, TEXT, BYTEA or TIMESTAMPTZ;
+ * array_text also takes bytea), end. */
 void outrider__pg_array_begin(struct pg_args *a, Oid element);
 void outrider__pg_array_int8(struct pg_args *a, int64_t v);
 void outrider__pg_array_int4(struct pg_args *a, int32_t v);

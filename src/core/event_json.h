@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An event as one JSON object with the outbox columns as keys: a line of
- * `outrider put --jsonl`.
+ * `outrider put --jsonl`, and what a logical message holds.
  *
  *  (1) A JSON payload is taken as its exact bytes, without outer white space.
  *  (2) A key that is not known is an error: a misspelt one must not be lost.
  *  (3) Bytes are foreign; errors name the key, never its value.
  */
-#ifndef CLI_EVENT_JSON_H
-#define CLI_EVENT_JSON_H
+#ifndef CORE_EVENT_JSON_H
+#define CORE_EVENT_JSON_H
 
 #include "base/arena.h"
 #include "base/error.h"

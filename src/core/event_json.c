@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/event_json.h"
+#include "core/event_json.h"
 
 #include <stdio.h>
 

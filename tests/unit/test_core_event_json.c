@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/event_json.h"
+#include "core/event_json.h"
 #include "cli/lines.h"
 #include "cli/out.h"
 

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+/* Mode cdc: taking a pipeline over, its operations, and its end. */
+#include "cdc.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/failpoint.h"
+
+#define PULSE_US 1000000
+
+void outrider__cdc_args(struct pg_source *s)
+{
+    struct cdc_source *c = cdc_of(s);
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_str(&c->args, s->config->name);
+    outrider__pg_arg_str(&c->args, s->cat.table);
+}
+
+/* "{[1,4),[7,8)}", as the server writes it. */
+int outrider__cdc_parse_ranges(const char *text, struct cdc_ranges *ret, struct outrider_error *err)
+{
+    size_t n = 0;
+    for (const char *p = text; (p = strchr(p, '[')) != NULL; p++)
+        n++;
+    struct cdc_range *items = calloc(n + 1, sizeof *items);
+    if (items == NULL)
+        return outrider__fail_nomem(err);
+    size_t i = 0;
+    for (const char *p = text; (p = strchr(p, '[')) != NULL; i++) {
+        char *end;
+        items[i].low = strtoll(p + 1, &end, 10);
+        items[i].high = *end == ',' ? strtoll(end + 1, &end, 10) - 1 : 0;
+        if (*end != ')' || items[i].high < items[i].low) {
+            free(items);
+            return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
+                                  "outrider_cursor holds ranges that cannot be read");
+        }
+        p = end;
+    }
+    free(ret->items);
+    *ret = (struct cdc_ranges){items, n};
+    return 0;
+}
+
+void outrider__cdc_ranges_release(struct cdc_ranges *r)
+{
+    free(r->items);
+    *r = (struct cdc_ranges){0};
+}
+
+bool outrider__cdc_ranges_hold(const struct cdc_ranges *r, int64_t seq)
+{
+    size_t low = 0, high = r->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (r->items[middle].high < seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < r->n && r->items[low].low <= seq;
+}
+
+static bool cdc_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
+{
+    return config->source.mode == MODE_CDC && !config->replay && cat->has_seq && !cat->has_mark;
+}
+
+static void wake_now(struct pg_source *s)
+{
+    s->base.wake_us = s->now.mono_us;
+}
+
+static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    (void)n;
+    (void)err;
+    cdc_of(s)->mark_lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 0, 1);
+    s->base.ready = true;
+    pg_op_done(op);
+    return 0;
+}
+
+static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    s->base.mark_reached = false;
+    return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_mark, op, err);
+}
+
+static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_source *c = cdc_of(s);
+    if (PQntuples(results[0]) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "another relay took over pipeline '%s'", s->config->name);
+    c->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
+    c->cursor_tid = outrider__pg_get_tid(results[0], 0, 1);
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 2]);
+    c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
+    c->pulse_us = s->now.mono_us + PULSE_US;
+    c->phase = c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
+    outrider__pg_source_activate(s);
+    s->base.ready = c->phase == CDC_SWEEPING;
+    wake_now(s);
+    struct pg_op *op = c->mark_op;
+    c->mark_op = NULL;
+    return op != NULL ? mark(s, op, err) : 0;
+}
+
+static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
+                     struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    const char *sink = s->config->sink_identity;
+    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
+    outrider__cdc_args(s);
+    outrider__pg_arg_int8(&c->args, epoch);
+    outrider__pg_arg_str(&c->args, sink != NULL ? sink : "");
+    outrider__pg_arg_str(&c->args, blocks ? "block" : "skip");
+    outrider__pg_arg_int8(&c->args, s->cat.system_id);
+    outrider__pg_arg_int4(&c->args, s->cat.timeline);
+    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &c->st[CDC_TAKE], &c->args, err) < 0)
+        return -1;
+    if (is_other_policy &&
+        outrider__pg_parked_add_mend(&c->parked, &s->conn, s->now.wall_us, err) < 0)
+        return -1;
+    if (outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
+        outrider__pg_parked_add_any(&c->parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
+{
+    const char *mine = s->config->sink_identity;
+    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
+                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
+                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
+                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
+                          s->config->name, stored, mine, mine, s->config->name);
+}
+
+static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (PQntuples(r) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "the cursor of pipeline '%s' vanished", s->config->name);
+    if (outrider__pg_get_int(r, 0, 9, 0) != s->cat.backend_pid)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "a pooler hands the relay's statements to several sessions; connect "
+                              "to the server itself, or use the pooler's session mode");
+    (void)snprintf(c->mode, sizeof c->mode, "%s", outrider__pg_get_str(r, 0, 1));
+    c->polled = outrider__pg_get_int(r, 0, 4, 0);
+    c->done_lsn = (uint64_t)outrider__pg_get_int(r, 0, 7, 0);
+    c->done_number = outrider__pg_get_int(r, 0, 8, 0);
+    c->swept = 0;
+    if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 ||
+        outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 5), &c->unpolled, err) < 0)
+        return -1;
+    return outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 6), &c->sweep, err);
+}
+
+static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_source *c = cdc_of(s);
+    const PGresult *cursor = results[n - 2];
+    outrider__cdc_read_facts(&c->facts, results[n - 1]);
+    if (read_cursor(s, cursor, err) < 0)
+        return -1;
+    if (strcmp(c->mode, "leaving") == 0) {
+        c->phase = CDC_LEFT;
+        wake_now(s);
+        return 0;
+    }
+    bool is_cdc = strcmp(c->mode, "cdc") == 0;
+    if (is_cdc && outrider__cdc_check_slot(s, err) < 0)
+        return -1;
+    if (outrider__cdc_check_facts(s, err) < 0)
+        return -1;
+    if (!is_cdc)
+        return outrider__cdc_begin_polling(s, err);
+    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
+    return take_over(s, outrider__pg_get_int(cursor, 0, 2, 0),
+                     strcmp(outrider__pg_get_str(cursor, 0, 3), blocks ? "block" : "skip") != 0,
+                     err);
+}
+
+int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    c->phase = CDC_READING;
+    outrider__cdc_args(s);
+    if (outrider__pg_request_begin(&s->conn, on_read, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &c->st[CDC_ENROL], &c->args, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &c->st[CDC_READ_CURSOR], &c->args, err) < 0)
+        return -1;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_str(&c->args, c->slot);
+    outrider__pg_arg_oid(&c->args, s->cat.oid);
+    if (outrider__pg_request_add(&s->conn, &c->st[CDC_FACTS], &c->args, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int cdc_begin(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return outrider__fail_nomem(err);
+    s->cdc = c;
+    outrider__pg_args_init(&c->args);
+    outrider__cdc_slot_name(s->config->name, c->slot);
+    c->is_leaving = s->config->source.mode == MODE_POLL;
+    if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || outrider__cdc_prepare_sql(s, err) < 0)
+        return -1;
+    return outrider__cdc_restart(s, err);
+}
+
+int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *err)
+{
+    s->layout->close(s);
+    s->layout = &outrider__pg_layout_cdc;
+    return cdc_begin(s, err);
+}
+
+static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    (void)n;
+    if (outrider__pg_parked_fill(&cdc_of(s)->parked, op->op->batch, results[0], err) < 0)
+        return -1;
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    pg_op_done(op);
+    return 0;
+}
+
+static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
+        outrider__pg_parked_add_fetch(&c->parked, &s->conn, op->op->batch, op->op->now_wall_us,
+                                      err) < 0 ||
+        outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    switch (cdc_of(s)->phase) {
+    case CDC_SWEEPING:
+        return outrider__cdc_sweep_fetch(s, op, err);
+    case CDC_STREAM:
+        return outrider__cdc_stream_fetch(s, op, err);
+    default:
+        s->base.ready = false;
+        pg_op_done(op);
+        return 0;
+    }
+}
+
+/* While the log layout delivers, it does everything; it is only kept from
+ * reading more once the slot is there. A mark waits for the slot for a while,
+ * so that --once ends in mode cdc if it can. */
+static int start_polling(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    bool is_stopping = c->phase == CDC_STOPPING;
+    if (op->op->kind == SOURCE_MARK) {
+        c->mark_op = op;
+        c->mark_deadline_us = s->now.mono_us + s->config->source.connect_timeout_us;
+        return 0;
+    }
+    if (is_stopping && (op->op->kind == SOURCE_FETCH || op->op->kind == SOURCE_CLEANUP)) {
+        s->base.ready = false;
+        op->op->removed = 0;
+        op->op->more = false;
+        pg_op_done(op);
+        return 0;
+    }
+    return outrider__pg_layout_log.start(s, op, err);
+}
+
+static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    enum cdc_phase phase = cdc_of(s)->phase;
+    if (phase == CDC_POLLING || (phase == CDC_STOPPING && s->layout_data != NULL))
+        return start_polling(s, op, err);
+    switch (op->op->kind) {
+    case SOURCE_MARK:
+        return mark(s, op, err);
+    case SOURCE_FETCH:
+        return fetch(s, op, err);
+    case SOURCE_FETCH_PARKED:
+        return fetch_parked(s, op, err);
+    case SOURCE_SETTLE:
+        return outrider__cdc_settle(s, op, err);
+    case SOURCE_CLEANUP:
+        return outrider__cdc_cleanup(s, op, err);
+    }
+    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
+}
+
+static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_source *c = cdc_of(s);
+    (void)n;
+    c->is_pulsing = false;
+    if (!outrider__pg_get_bool(results[0], 0, 0))
+        return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
+                              "publication %s was altered: checking it anew", c->slot);
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    if (c->n_parkings == c->pulse_parkings)
+        c->has_parked = outrider__pg_get_bool(results[2], 0, 0);
+    return 0;
+}
+
+/* Keeps the session alive, sees what operators did, and what was altered. */
+static int pulse(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (c->is_pulsing || s->now.mono_us < c->pulse_us)
+        return 0;
+    c->is_pulsing = true;
+    c->pulse_parkings = c->n_parkings;
+    c->pulse_us = s->now.mono_us + PULSE_US;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_str(&c->args, c->slot);
+    outrider__pg_arg_oid(&c->args, s->cat.oid);
+    if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &c->st[CDC_PULSE], &c->args, err) < 0 ||
+        outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
+        outrider__pg_parked_add_any(&c->parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+/* All rows from before the slot are settled: the stream follows. */
+static void end_sweep(struct pg_source *s)
+{
+    struct cdc_source *c = cdc_of(s);
+    bool is_read = c->sweep.n == 0 || c->sweep.items[c->sweep.n - 1].high <= c->swept;
+    if (!is_read || s->n_live > 0 || c->fetch_op != NULL)
+        return;
+    outrider__cdc_ranges_release(&c->sweep);
+    c->phase = CDC_STREAM;
+}
+
+static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    (void)now;
+    switch (c->phase) {
+    case CDC_POLLING:
+    case CDC_STOPPING:
+        return outrider__cdc_polling_tick(s, err);
+    case CDC_SWEEPING:
+        end_sweep(s);
+        if (pulse(s, err) < 0)
+            return -1;
+        s->base.wake_us = c->phase == CDC_STREAM ? s->now.mono_us
+                          : c->is_pulsing        ? CLOCK_NEVER
+                                                 : c->pulse_us;
+        return 0;
+    case CDC_STREAM:
+        if (pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
+            return -1;
+        return c->is_leaving ? outrider__cdc_leaving_tick(s, err) : 0;
+    case CDC_LEFT:
+        return outrider__cdc_left_tick(s, err);
+    case CDC_READING:
+        return 0;
+    }
+    return 0;
+}
+
+static int cdc_prepare(struct pg_source *s, struct outrider_error *err)
+{
+    return cdc_of(s)->phase == CDC_LEFT ? outrider__cdc_left_tick(s, err) : 0;
+}
+
+static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (c == NULL)
+        return 0;
+    bool wants = c->link.state != LINK_STREAMING ||
+                 (!c->has_held && !c->is_stopped && !c->is_paused && c->fetch_op == NULL);
+    int n = outrider__cdc_link_fds(&c->link, wants, ret_fds, max);
+    n += outrider__cdc_link_fds(&c->maker, true, ret_fds + n, max - n);
+    return n;
+}
+
+static void cdc_close(struct pg_source *s)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (s->layout_data != NULL)
+        outrider__pg_layout_log.close(s);
+    if (c == NULL)
+        return;
+    outrider__cdc_link_close(&c->link);
+    outrider__cdc_link_close(&c->maker);
+    for (int i = 0; i < CDC_STATEMENTS; i++)
+        free(c->sql[i]);
+    outrider__pg_parked_release(&c->parked);
+    outrider__pg_args_release(&c->args);
+    outrider__cdc_ranges_release(&c->sweep);
+    outrider__cdc_ranges_release(&c->unpolled);
+    free(c->plan);
+    free(c->plan_anchor);
+    free(c->cleanup.seqs);
+    free(c);
+    s->cdc = NULL;
+}
+
+const struct pg_layout outrider__pg_layout_cdc = {
+    .name = "cdc",
+    .reads = cdc_reads,
+    .begin = cdc_begin,
+    .start = cdc_start,
+    .tick = cdc_tick,
+    .prepare = cdc_prepare,
+    .fds = cdc_fds,
+    .close = cdc_close,
+};

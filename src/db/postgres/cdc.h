@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mode cdc: the outbox read from the server's write-ahead log. cdc.c (its life
+ * and its operations), cdc_setup.c (what must be there: rights, publication,
+ * slot), cdc_move.c (from polling to the stream and back), cdc_sweep.c (rows
+ * from before the slot), cdc_stream.c (the stream), cdc_settle.c (writing).
+ * Nobody else includes this.
+ *
+ *  (1) A transaction is in the stream if and only if it is not in the snapshot
+ *      that the slot exported when it was made: those seqs that polling had not
+ *      settled by then are `sweep`, and are read first, from the table.
+ *  (2) What polling settled beyond that snapshot comes again in the stream and
+ *      is left out there: seqs up to `polled` and not in `unpolled`. A seq is
+ *      never given out twice, so that stays right for ever.
+ *  (3) Of the stream, everything up to (done_lsn, done_number) is settled. The
+ *      server sends whole transactions, from the last confirmed commit on; what
+ *      is settled of them is left out.
+ *  (4) A position is confirmed only when every event committed up to it is
+ *      settled: the cursor is saved first, then the server is told.
+ *  (5) No transaction is ever held in memory: with protocol version 1 the
+ *      server sends one only when it is committed, so its events can be handed
+ *      on one by one; reading stops when the engine has no room.
+ *  (6) Until the sweep is planned and saved the mode in the cursor is `poll`,
+ *      and a slot that is found then is dropped: nobody knows what it misses.
+ */
+#ifndef POSTGRES_CDC_H
+#define POSTGRES_CDC_H
+
+#include "cdc_decode.h"
+#include "cdc_link.h"
+#include "cdc_slot.h"
+#include "source.h"
+
+enum cdc_statement {
+    CDC_ENROL,
+    CDC_READ_CURSOR,
+    CDC_FACTS,
+    CDC_DROP_SLOT,
+    CDC_TAKE,
+    CDC_SAVE,
+    CDC_READ_ROWS, /* of the sweep */
+    CDC_MARK,
+    CDC_PULSE,
+    CDC_PLAN_SWEEP,
+    CDC_PLAN_POLL,
+    CDC_SAVE_CDC,
+    CDC_SAVE_LEAVING,
+    CDC_SAVE_POLL,
+    CDC_WAITED_FOR,
+    CDC_END_READER,
+    CDC_END_MAKER,
+    CDC_PICK,   /* rows to clean up */
+    CDC_REMOVE, /* them */
+    CDC_STATEMENTS
+};
+
+enum cdc_phase {
+    CDC_READING,  /* the cursor and the server's facts */
+    CDC_POLLING,  /* the log layout delivers while the slot is made */
+    CDC_STOPPING, /* the log layout's last batches */
+    CDC_SWEEPING,
+    CDC_STREAM,
+    CDC_LEFT /* back to polling: the slot is dropped */
+};
+
+struct cdc_range {
+    int64_t low, high; /* both included */
+};
+
+struct cdc_ranges {
+    struct cdc_range *items; /* ascending */
+    size_t n;
+};
+
+/* How far the events up to some ordinal number let the slot be confirmed. */
+struct cdc_commit {
+    int64_t event_no;
+    uint64_t end_lsn;
+};
+
+#define CDC_COMMITS_MAX 8
+
+/* Where the last settled event of a batch stands. */
+struct cdc_point {
+    uint64_t commit_lsn;
+    int64_t number;
+};
+
+struct cdc_facts {
+    char wal_level[16];
+    char user[64]; /* quoted */
+    bool may_replicate, may_publish;
+    int64_t sender_timeout_us, max_slots, n_slots, max_senders, n_senders;
+    bool has_publication, publication_fits, is_filtered;
+    bool has_slot, is_elsewhere, is_lost, is_foreign;
+    char slot_database[64];
+    int64_t slot_pid;
+    bool is_binary;
+};
+
+enum cdc_maker {
+    MAKER_NONE,
+    MAKER_CONNECTING,
+    MAKER_WAITING,  /* the server makes the slot */
+    MAKER_PLANNING, /* its snapshot is being read */
+    MAKER_DONE
+};
+
+/* Rows that were picked for removal. */
+struct cdc_cleanup {
+    int64_t *seqs;
+    size_t n;
+    uint64_t lsn; /* once this is confirmed, they are settled */
+};
+
+struct cdc_source {
+    enum cdc_phase phase;
+    char slot[64]; /* and the publication */
+    struct pg_statement st[CDC_STATEMENTS];
+    char *sql[CDC_STATEMENTS];
+    struct pg_args args;
+    struct pg_parked parked;
+    struct cdc_facts facts;
+    bool is_leaving; /* mode poll is asked for */
+    char mode[16];   /* as the cursor has it */
+
+    int64_t epoch;
+    uint64_t cursor_tid;
+    bool has_parked;         /* some lane may be blocked */
+    uint64_t n_parkings;     /* settles that parked something */
+    uint64_t pulse_parkings; /* the same when the pulse was sent */
+    bool is_pulsing;
+    int64_t pulse_us;
+    struct pg_op *mark_op; /* waits for the stream */
+    uint64_t mark_lsn;     /* 0: none */
+    int64_t mark_deadline_us;
+
+    /* The slot that is being made. */
+    enum cdc_maker making;
+    struct cdc_link maker;
+    struct pg_statement st_publication, st_begin, st_snapshot, st_commit;
+    char sql_publication[448], sql_snapshot[160];
+    bool has_given_up; /* --once: the slot did not come in time */
+    uint64_t made_lsn;
+    char *plan; /* sweep, or the gaps of polling */
+    int64_t plan_position;
+    char *plan_anchor;
+    int64_t ask_us;
+    bool is_asking, is_saving;
+    int64_t told_pid, told_us;
+    bool is_paused; /* the stream is not read while a temporary slot is made */
+    int64_t pause_us, pause_until_us;
+
+    /* Contract (1) and (2). */
+    struct cdc_ranges sweep;
+    int64_t swept; /* read up to here */
+    bool sweep_was_large;
+    int64_t polled;
+    struct cdc_ranges unpolled;
+
+    /* The stream. */
+    struct cdc_link link;
+    bool is_starting;
+    int64_t retry_us; /* when to ask for the stream again */
+    int64_t retry_since_us;
+    struct cdc_decoder decoder;
+    struct cdc_message held;
+    bool has_held;
+    uint64_t done_lsn;
+    int64_t done_number;
+    uint64_t stop_lsn; /* the stream is wanted up to here only; 0: for ever */
+    bool is_stopped;   /* it was reached */
+    uint64_t received_lsn, confirmed_lsn, told_lsn;
+    int64_t n_fetched, n_settled; /* events of the stream */
+    int64_t batch_floor;          /* n_fetched when the last batch was handed out */
+    struct cdc_commit commits[CDC_COMMITS_MAX];
+    size_t n_commits;
+    int64_t status_us;  /* when to tell the server next */
+    int64_t confirm_us; /* when a confirmation that frees log only may be told */
+    bool must_reply, must_confirm;
+    bool asked_alive;
+    struct pg_op *fetch_op; /* waits for its lanes to be looked up, or for rows */
+    bool is_backlog;
+    struct cdc_cleanup cleanup;
+};
+
+static inline struct cdc_source *cdc_of(struct pg_source *s)
+{
+    return s->cdc;
+}
+
+/* cdc.c */
+void outrider__cdc_args(struct pg_source *s);
+int outrider__cdc_parse_ranges(const char *text, struct cdc_ranges *ret,
+                               struct outrider_error *err);
+void outrider__cdc_ranges_release(struct cdc_ranges *r);
+bool outrider__cdc_ranges_hold(const struct cdc_ranges *r, int64_t seq);
+/* Reads the cursor and the facts (again). */
+int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err);
+
+/* cdc_sql.c */
+int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err);
+
+/* cdc_setup.c */
+void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r);
+int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *err);
+int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *err);
+
+/* cdc_move.c */
+/* Polling, while the slot is made. */
+int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err);
+/* Streaming, while the way back to polling is made. */
+int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err);
+/* The pipeline has left: drops the slot, then hands over to the log layout. */
+int outrider__cdc_left_tick(struct pg_source *s, struct outrider_error *err);
+/* Drops a slot nobody knows the beginning of, then begins to poll. */
+int outrider__cdc_begin_polling(struct pg_source *s, struct outrider_error *err);
+
+/* cdc_sweep.c */
+int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+
+/* cdc_stream.c */
+int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+int outrider__cdc_stream_tick(struct pg_source *s, struct outrider_error *err);
+void outrider__cdc_stream_settled(struct cdc_source *c, int64_t n);
+/* The batch is filled: its lanes are looked up if need be, then it is handed on. */
+int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+
+/* cdc_settle.c */
+int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+
+#endif

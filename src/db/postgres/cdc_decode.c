@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages: what they are, and what of them is to be remembered. */
+#include "cdc_decode.h"
+
+#include <endian.h>
+
+#include "cdc_read.h"
+#include "wire.h"
+
+static const char *const role_names[CDC_ROLES] = {
+    [COL_SEQ] = "seq",
+    [COL_ID] = "id",
+    [COL_AGGREGATE_TYPE] = "aggregate_type",
+    [COL_AGGREGATE_ID] = "aggregate_id",
+    [COL_EVENT_TYPE] = "event_type",
+    [COL_PAYLOAD] = "payload",
+    [COL_HEADERS] = "headers",
+    [COL_TOPIC] = "topic",
+    [COL_PARTITION_KEY] = "partition_key",
+    [COL_PARTITION] = "partition",
+    [COL_OCCURRED_AT] = "occurred_at",
+    [COL_CREATED_AT] = "created_at",
+    [COL_EXPIRES_AT] = "expires_at",
+};
+
+const char *outrider__cdc_role_name(enum cdc_role role)
+{
+    return role_names[role];
+}
+
+static int broken(struct outrider_error *err, const char *what)
+{
+    return outrider__fail(err, OUTRIDER_DB, OUTRIDER_RETRY,
+                          "the replication stream cannot be understood: %s", what);
+}
+
+static int read_begin(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
+                      struct outrider_error *err)
+{
+    uint64_t lsn = cdc_read_u64(r);
+    int64_t at = (int64_t)cdc_read_u64(r);
+    (void)cdc_read_u32(r); /* transaction id */
+    if (r->is_short)
+        return broken(err, "a Begin is cut");
+    d->in_transaction = true;
+    d->commit_lsn = lsn;
+    d->commit_us = at > INT64_MAX - CDC_EPOCH_US ? INT64_MAX : at + CDC_EPOCH_US;
+    d->n_events = 0;
+    m->kind = CDC_BEGIN;
+    m->commit_lsn = lsn;
+    return 0;
+}
+
+static int read_commit(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
+                       struct outrider_error *err)
+{
+    (void)cdc_read_u8(r); /* flags */
+    m->commit_lsn = cdc_read_u64(r);
+    m->end_lsn = cdc_read_u64(r);
+    (void)cdc_read_u64(r); /* time */
+    if (r->is_short)
+        return broken(err, "a Commit is cut");
+    d->in_transaction = false;
+    m->kind = CDC_COMMIT;
+    return 0;
+}
+
+static bool is_ours(const struct cdc_decoder *d, uint32_t oid, struct bytes schema,
+                    struct bytes table)
+{
+    if (bytes_is_null(schema) || bytes_is_null(table))
+        return false;
+    return oid == d->table_oid ||
+           (bytes_eq_str(schema, d->schema) && bytes_eq_str(table, d->table));
+}
+
+static struct cdc_relation *find_relation(struct cdc_decoder *d, uint32_t oid)
+{
+    for (size_t i = 0; i < d->n_relations; i++)
+        if (d->relations[i].oid == oid)
+            return &d->relations[i];
+    return NULL;
+}
+
+static struct cdc_relation *claim_relation(struct cdc_decoder *d, uint32_t oid)
+{
+    struct cdc_relation *known = find_relation(d, oid);
+    if (known != NULL)
+        return known;
+    if (d->n_relations < CDC_RELATIONS_MAX)
+        return &d->relations[d->n_relations++];
+    return &d->relations[d->next_relation++ % CDC_RELATIONS_MAX];
+}
+
+static enum cdc_role role_by_name(struct bytes name)
+{
+    enum cdc_role role = 0;
+    while (role < CDC_ROLES && !bytes_eq_str(name, role_names[role]))
+        role++;
+    return role;
+}
+
+static void read_columns(struct cdc_reader *r, struct cdc_relation *rel)
+{
+    for (uint16_t i = 0; i < rel->n_columns && !r->is_short; i++) {
+        (void)cdc_read_u8(r); /* part of the key? */
+        enum cdc_role role = role_by_name(cdc_read_string(r));
+        uint32_t type = cdc_read_u32(r);
+        (void)cdc_read_u32(r); /* modifier */
+        rel->role_of[i] = (uint8_t)role;
+        if (role < CDC_ROLES) {
+            rel->has[role] = true;
+            rel->types[role] = type;
+        }
+    }
+}
+
+static int read_relation(struct cdc_decoder *d, struct cdc_reader *r, struct outrider_error *err)
+{
+    uint32_t oid = cdc_read_u32(r);
+    struct bytes schema = cdc_read_string(r), table = cdc_read_string(r);
+    (void)cdc_read_u8(r); /* replica identity */
+    uint16_t n = cdc_read_u16(r);
+    if (r->is_short || n > CDC_COLUMNS_MAX)
+        return broken(err, "a Relation is cut");
+    struct cdc_relation *known = find_relation(d, oid);
+    if (!is_ours(d, oid, schema, table)) {
+        if (known != NULL)
+            *known = d->relations[--d->n_relations];
+        return 0;
+    }
+    struct cdc_relation *rel = claim_relation(d, oid);
+    memset(rel, 0, sizeof *rel);
+    rel->oid = oid;
+    rel->n_columns = n;
+    read_columns(r, rel);
+    if (!r->is_short)
+        return 0;
+    *rel = d->relations[--d->n_relations];
+    return broken(err, "a Relation is cut");
+}
+
+static void place(struct cdc_decoder *d, struct cdc_message *m)
+{
+    m->kind = CDC_EVENT;
+    m->commit_lsn = d->commit_lsn;
+    m->number = ++d->n_events;
+}
+
+/* Checks the whole tuple, so that event() meets no surprise, and finds the seq. */
+static int scan_tuple(const struct cdc_relation *rel, struct cdc_message *m,
+                      struct outrider_error *err)
+{
+    struct cdc_reader r = cdc_reader_of(m->body);
+    struct cdc_cell cell;
+    uint16_t n = cdc_read_u16(&r);
+    if (n != rel->n_columns)
+        return broken(err, "an Insert has other columns than its table");
+    for (uint16_t i = 0; i < n; i++) {
+        if (outrider__cdc_read_cell(&r, &cell) < 0)
+            return broken(err, "an Insert is cut");
+        if (rel->role_of[i] == COL_SEQ)
+            m->seq = outrider__cdc_cell_int(&cell, 0);
+        else if (rel->role_of[i] == COL_PAYLOAD)
+            m->payload_length = cell.value.len;
+    }
+    return 0;
+}
+
+static int read_insert(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
+                       struct outrider_error *err)
+{
+    uint32_t oid = cdc_read_u32(r);
+    uint8_t what = cdc_read_u8(r);
+    if (r->is_short || what != 'N')
+        return broken(err, "an Insert is cut");
+    const struct cdc_relation *rel = find_relation(d, oid);
+    if (rel == NULL)
+        return 0;
+    if (!d->in_transaction)
+        return broken(err, "an Insert outside a transaction");
+    m->relation = rel;
+    m->body = cdc_rest(r);
+    if (scan_tuple(rel, m, err) < 0)
+        return -1;
+    place(d, m);
+    return 0;
+}
+
+static int read_message(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
+                        struct outrider_error *err)
+{
+    uint8_t flags = cdc_read_u8(r);
+    (void)cdc_read_u64(r); /* where it stands */
+    struct bytes prefix = cdc_read_string(r);
+    struct bytes content = cdc_read_counted(r);
+    if (r->is_short)
+        return broken(err, "a Message is cut");
+    if (!(flags & 1) || !bytes_eq(prefix, BYTES_LIT(CDC_PREFIX)))
+        return 0;
+    if (!d->in_transaction)
+        return broken(err, "a transactional Message outside a transaction");
+    m->body = content;
+    m->payload_length = content.len;
+    place(d, m);
+    return 0;
+}
+
+int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
+                         struct outrider_error *err)
+{
+    struct cdc_reader r = cdc_reader_of(bytes);
+    struct cdc_message m = {.kind = CDC_NOTHING};
+    int rc = 0;
+    switch (cdc_read_u8(&r)) {
+    case 'B':
+        rc = read_begin(d, &r, &m, err);
+        break;
+    case 'C':
+        rc = read_commit(d, &r, &m, err);
+        break;
+    case 'R':
+        rc = read_relation(d, &r, err);
+        break;
+    case 'I':
+        rc = read_insert(d, &r, &m, err);
+        break;
+    case 'M':
+        rc = read_message(d, &r, &m, err);
+        break;
+    case 'U': /* update */
+    case 'D': /* delete */
+    case 'T': /* truncate */
+    case 'O': /* origin */
+    case 'Y': /* type */
+        break;
+    default:
+        rc = broken(err, "a message of an unknown kind");
+    }
+    if (rc == 0)
+        *ret = m;
+    return rc;
+}

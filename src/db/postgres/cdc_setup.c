@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What mode cdc needs of the server, and what to say where it is missing: one
+ * sentence each, with the statement that mends it. All but wal_level can be
+ * mended while the relay waits.
+ */
+#include <ctype.h>
+#include <stdio.h>
+
+#include "cdc.h"
+
+/* A slot's name takes small letters, digits and underscores only. */
+void outrider__cdc_slot_name(const char *pipeline, char ret_name[64])
+{
+    (void)snprintf(ret_name, 64, "outrider_%s", pipeline);
+    for (char *p = ret_name; *p != '\0'; p++) {
+        *p = (char)tolower((unsigned char)*p);
+        if (!((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9')))
+            *p = '_';
+    }
+}
+
+static void copy(char *to, size_t size, const PGresult *r, int col)
+{
+    (void)snprintf(to, size, "%s", outrider__pg_get_str(r, 0, col));
+}
+
+void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
+{
+    int i = 0;
+    *f = (struct cdc_facts){0};
+    if (PQntuples(r) != 1)
+        return;
+    copy(f->wal_level, sizeof f->wal_level, r, i++);
+    copy(f->user, sizeof f->user, r, i++);
+    f->may_replicate = outrider__pg_get_bool(r, 0, i++);
+    f->may_publish = outrider__pg_get_bool(r, 0, i++);
+    f->sender_timeout_us = outrider__pg_get_int(r, 0, i++, 60000) * 1000;
+    f->max_slots = outrider__pg_get_int(r, 0, i++, 0);
+    f->n_slots = outrider__pg_get_int(r, 0, i++, 0);
+    f->max_senders = outrider__pg_get_int(r, 0, i++, 0);
+    f->n_senders = outrider__pg_get_int(r, 0, i++, 0);
+    f->has_publication = outrider__pg_get_bool(r, 0, i++);
+    f->publication_fits = outrider__pg_get_bool(r, 0, i++);
+    f->is_filtered = outrider__pg_get_bool(r, 0, i++);
+    f->has_slot = outrider__pg_get_bool(r, 0, i++);
+    f->is_elsewhere = outrider__pg_get_bool(r, 0, i++);
+    copy(f->slot_database, sizeof f->slot_database, r, i++);
+    f->is_foreign = outrider__pg_get_bool(r, 0, i++);
+    f->is_lost = outrider__pg_get_bool(r, 0, i++);
+    f->slot_pid = outrider__pg_get_int(r, 0, i++, 0);
+    f->is_binary = outrider__pg_get_bool(r, 0, i++);
+}
+
+static int check_publication(const struct pg_source *s, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    const struct cdc_facts *f = &c->facts;
+    if (!f->has_publication && !f->may_publish)
+        return outrider__fail(
+            err, OUTRIDER_AUTH, OUTRIDER_RETRY,
+            "there is no publication %s, and role %s may not make it; the owner of the table runs: "
+            "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
+            "publish_via_partition_root = true)",
+            c->slot, f->user, c->slot, s->cat.table);
+    if (f->has_publication && (!f->publication_fits || f->is_filtered))
+        return outrider__fail(
+            err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
+            "publication %s does not publish all inserts into %s; its owner runs: ALTER "
+            "PUBLICATION %s SET (publish = 'insert', publish_via_partition_root = true); ALTER "
+            "PUBLICATION %s SET TABLE %s",
+            c->slot, s->cat.table, c->slot, c->slot, s->cat.table);
+    return 0;
+}
+
+int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    const struct cdc_facts *f = &c->facts;
+    if (strcmp(f->wal_level, "logical") != 0)
+        return outrider__fail(
+            err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+            "wal_level is %s, and mode cdc needs logical; a superuser runs: ALTER "
+            "SYSTEM SET wal_level = 'logical'; then the server is restarted",
+            f->wal_level);
+    if (!f->may_replicate)
+        return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_RETRY,
+                              "role %s may not replicate, and mode cdc needs that; a superuser "
+                              "runs: ALTER ROLE %s REPLICATION",
+                              f->user, f->user);
+    if (f->has_slot && (f->is_elsewhere || f->is_foreign))
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "replication slot %s belongs to %s%s: slots have one namespace for "
+                              "the whole server; give this pipeline another --name",
+                              c->slot, f->is_elsewhere ? "database " : "another program",
+                              f->is_elsewhere ? f->slot_database : "");
+    if (!f->has_slot && f->n_slots >= f->max_slots)
+        return outrider__fail(
+            err, OUTRIDER_UNSUPPORTED, OUTRIDER_RETRY,
+            "all %lld replication slots of the server are taken; drop one that is not wanted "
+            "(SELECT pg_drop_replication_slot('name')), or: ALTER SYSTEM SET "
+            "max_replication_slots = %lld; and restart the server",
+            (long long)f->max_slots, (long long)f->max_slots + 10);
+    if (f->n_senders >= f->max_senders)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_RETRY,
+                              "all %lld senders of the server are in use; ALTER SYSTEM SET "
+                              "max_wal_senders = %lld; and restart the server",
+                              (long long)f->max_senders, (long long)f->max_senders + 10);
+    return check_publication(s, err);
+}
+
+/* The pipeline is in mode cdc: its slot must be there, and whole. */
+int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    if (c->facts.has_slot && !c->facts.is_lost)
+        return 0;
+    return outrider__fail(
+        err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+        "replication slot %s %s: what was committed since %X/%X is missing in the stream; run "
+        "`outrider resync --name %s`, which delivers (again) what %s still holds",
+        c->slot,
+        c->facts.is_lost ? "was invalidated by the server (it fell behind by more than "
+                           "max_slot_wal_keep_size)"
+                         : "is gone (dropped, or the server failed over to one without it)",
+        (unsigned)(c->done_lsn >> 32), (unsigned)c->done_lsn, s->config->name, s->cat.table);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* The statements of mode cdc. */
+#include <stdlib.h>
+
+#include "cdc.h"
+
+#define SQL_CAP 16384
+
+/*
+ * In these texts $T is the outbox, $K the cursor table, $E the columns of an
+ * event (with $3 as the largest payload to send), $B the types that can be
+ * read in binary form. $1 and $2 are the pipeline and the outbox's name in
+ * whatever concerns the cursor.
+ */
+static const char *const templates[CDC_STATEMENTS] = {
+    [CDC_ENROL] = "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, "
+                  "outbox) DO NOTHING",
+    [CDC_READ_CURSOR] =
+        "SELECT k.sink, k.mode, k.epoch, k.on_dead, k.position, k.gaps::text, k.sweep::text, "
+        "(k.lsn - '0/0'::pg_lsn)::int8, k.lsn_number, pg_backend_pid(), k.system_id FROM $K k "
+        "WHERE k.pipeline = $1 AND k.outbox = $2",
+    /* $1 slot and publication, $2 the table's oid. */
+    [CDC_FACTS] =
+        "SELECT current_setting('wal_level'), quote_ident(current_user), (SELECT r.rolreplication "
+        "OR r.rolsuper FROM pg_roles r WHERE r.rolname = current_user), "
+        "has_database_privilege(current_database(), 'CREATE') AND pg_has_role(c.relowner, "
+        "'USAGE'), (SELECT g.setting::int8 FROM pg_settings g WHERE g.name = "
+        "'wal_sender_timeout'), current_setting('max_replication_slots')::int8, (SELECT count(*) "
+        "FROM pg_replication_slots), current_setting('max_wal_senders')::int8, (SELECT count(*) "
+        "FROM pg_stat_replication), p.oid IS NOT NULL, p.pubinsert AND EXISTS (SELECT FROM "
+        "pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = n.nspname AND "
+        "t.tablename = c.relname), EXISTS (SELECT FROM pg_publication_rel q WHERE q.prpubid = "
+        "p.oid AND q.prrelid = c.oid AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
+        "to_jsonb(q)->>'prattrs' IS NOT NULL)), s.slot_name IS NOT NULL, s.database IS DISTINCT "
+        "FROM current_database(), s.database::text, s.plugin IS DISTINCT FROM 'pgoutput', "
+        "coalesce(s.wal_status = 'lost' OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL, "
+        "false), s.active_pid, (SELECT bool_and(a.atttypid IN ($B)) FROM pg_attribute a WHERE "
+        "a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname IN ($N)) FROM "
+        "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_publication p ON "
+        "p.pubname = $1 LEFT JOIN pg_replication_slots s ON s.slot_name = $1 WHERE c.oid = $2",
+    [CDC_DROP_SLOT] = "SELECT count(pg_drop_replication_slot(s.slot_name)), (SELECT count(*) FROM "
+                      "pg_replication_slots t WHERE t.slot_name = $1 AND t.active) FROM "
+                      "pg_replication_slots s WHERE s.slot_name = $1 AND NOT s.active AND "
+                      "s.database = current_database()",
+    [CDC_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
+                 "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
+                 "epoch, ctid",
+    /* By the remembered row version first: see LOG_SAVE. The division fails, and
+     * the transaction with it, when the epoch is not ours any more. */
+    [CDC_SAVE] =
+        "WITH a AS (UPDATE $K k SET lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = "
+        "coalesce($5, lsn_number), sweep = CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * "
+        "int8multirange(int8range($6, NULL, '()')) END, last_seq = greatest(last_seq, $13), "
+        "settled_at = $7, delivered_total = "
+        "delivered_total + $8, expired_total = expired_total + $9, skipped_total = skipped_total + "
+        "$10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND k.pipeline = $1 AND k.outbox = "
+        "$2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k SET lsn = "
+        "coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = CASE WHEN "
+        "$6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, '()')) END, "
+        "last_seq = greatest(last_seq, $13), "
+        "settled_at = $7, delivered_total = delivered_total + $8, expired_total = expired_total + "
+        "$9, skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.pipeline = "
+        "$1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS (SELECT FROM a) RETURNING k.ctid), c "
+        "AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) SELECT (SELECT ctid FROM c), 1 / "
+        "(SELECT count(*) FROM c)",
+    [CDC_READ_ROWS] =
+        "SELECT r.* FROM unnest($1::int8[], $4::int8[]) AS g(low, high) CROSS JOIN LATERAL (SELECT "
+        "$E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r ORDER BY "
+        "r.seq LIMIT $2",
+    /* The message is committed, so the log goes on beyond the position. */
+    [CDC_MARK] = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
+                 "pg_logical_emit_message(true, 'outrider.mark', '')",
+    [CDC_PULSE] = "SELECT EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t ON "
+                  "t.pubname = p.pubname JOIN pg_class c ON c.relname = t.tablename JOIN "
+                  "pg_namespace n ON n.oid = c.relnamespace AND n.nspname = t.schemaname WHERE "
+                  "p.pubname = $1 AND p.pubinsert AND c.oid = $2)",
+    /* In the new slot's snapshot: what polling had not settled. The cursor is
+     * read as it was then; what was settled since is taken out when this is saved. */
+    [CDC_PLAN_SWEEP] =
+        "SELECT coalesce(range_agg(int8range(y.low, y.high, '[]')), '{}')::text FROM (SELECT "
+        "min(x.seq) AS low, max(x.seq) AS high FROM (SELECT u.seq, u.seq - row_number() OVER "
+        "(ORDER BY u.seq) AS island FROM (SELECT o.seq FROM $T o WHERE o.seq > (SELECT k.position "
+        "FROM $K k WHERE k.pipeline = $1 AND k.outbox = $2) UNION ALL SELECT o.seq FROM $K k CROSS "
+        "JOIN LATERAL unnest(k.gaps) AS g(r) CROSS JOIN LATERAL (SELECT i.seq FROM $T i WHERE "
+        "i.seq >= lower(g.r) AND i.seq < upper(g.r)) o WHERE k.pipeline = $1 AND k.outbox = $2) u) "
+        "x GROUP BY x.island) y",
+    /* In the temporary slot's snapshot: everything in it will have been delivered. */
+    [CDC_PLAN_POLL] =
+        "SELECT coalesce(max(y.high), 0), (CASE WHEN count(*) = 0 THEN '{}' ELSE "
+        "int8multirange(int8range(1, max(y.high), '[]')) END - coalesce(range_agg(int8range(y.low, "
+        "y.high, '[]')), '{}'))::text, (SELECT "
+        "o.id::text FROM $T o ORDER BY o.seq DESC LIMIT 1) FROM (SELECT min(x.seq) AS low, "
+        "max(x.seq) AS high FROM (SELECT o.seq, o.seq - row_number() OVER (ORDER BY o.seq) AS "
+        "island FROM $T o) x GROUP BY x.island) y",
+    [CDC_SAVE_CDC] =
+        "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = $4::text::int8multirange * (gaps + "
+        "int8multirange(int8range(position, NULL, '()'))), lsn = NULL, lsn_number = 0 WHERE "
+        "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) "
+        "FROM a)",
+    [CDC_SAVE_LEAVING] =
+        "WITH a AS (UPDATE $K SET mode = 'leaving', position = $4, gaps = "
+        "$5::text::int8multirange, anchor_id = $6, sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
+        "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) "
+        "FROM a)",
+    [CDC_SAVE_POLL] = "UPDATE $K SET mode = 'poll' WHERE pipeline = $1 AND outbox = $2 AND mode = "
+                      "'leaving'",
+    [CDC_WAITED_FOR] =
+        "SELECT w.pid, coalesce((SELECT format('%s of %s, server process %s, open since %s, %s', "
+        "a.application_name, a.usename, a.pid, a.xact_start, a.state) FROM pg_stat_activity a "
+        "WHERE a.pid = w.pid), (SELECT format('prepared transaction %s of %s, prepared %s', x.gid, "
+        "x.owner, x.prepared) FROM pg_prepared_xacts x ORDER BY x.prepared LIMIT 1), 'unknown') "
+        "FROM unnest(pg_blocking_pids($1)) AS w(pid) LIMIT 1",
+    [CDC_END_READER] =
+        "SELECT pg_terminate_backend(s.active_pid) FROM pg_replication_slots s JOIN "
+        "pg_stat_activity a ON a.pid = s.active_pid WHERE s.slot_name = $1 AND a.usename = "
+        "current_user",
+    /* While it waits for a transaction it does not notice that its client is gone. */
+    [CDC_END_MAKER] = "SELECT pg_terminate_backend($1)",
+    /* Settled once the slot is confirmed past the position: all of them are visible now. */
+    [CDC_PICK] =
+        "SELECT w.seq, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8 FROM (SELECT i.seq, "
+        "i.created_at FROM $T i ORDER BY i.seq LIMIT $4 + 1000) w WHERE w.created_at < $3 AND NOT "
+        "EXISTS (SELECT FROM $K k WHERE k.outbox = $2 AND k.pipeline <> $1 AND (k.position <= "
+        "w.seq OR k.gaps @> w.seq)) LIMIT $4",
+    [CDC_REMOVE] = "DELETE FROM $T WHERE seq = ANY ($1::int8[])",
+};
+
+static const char *const purposes[CDC_STATEMENTS] = {
+    [CDC_ENROL] = "cannot take over the pipeline",
+    [CDC_READ_CURSOR] = "cannot read the cursor",
+    [CDC_FACTS] = "cannot read the catalogue",
+    [CDC_DROP_SLOT] = "cannot drop the replication slot",
+    [CDC_TAKE] = "cannot take over the pipeline",
+    [CDC_SAVE] = "cannot settle",
+    [CDC_READ_ROWS] = "cannot read the outbox",
+    [CDC_MARK] = "cannot read the log's position",
+    [CDC_PULSE] = "cannot read the catalogue",
+    [CDC_PLAN_SWEEP] = "cannot read the outbox",
+    [CDC_PLAN_POLL] = "cannot read the outbox",
+    [CDC_SAVE_CDC] = "cannot save the cursor",
+    [CDC_SAVE_LEAVING] = "cannot save the cursor",
+    [CDC_SAVE_POLL] = "cannot save the cursor",
+    [CDC_WAITED_FOR] = "cannot read the locks",
+    [CDC_END_READER] = "cannot end the slot's last reader",
+    [CDC_END_MAKER] = "cannot end the making of a slot",
+    [CDC_PICK] = "cannot clean up",
+    [CDC_REMOVE] = "cannot clean up",
+};
+
+static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)
+{
+    struct strbuf size;
+    outrider__strbuf_init(&size, 1024);
+    outrider__pg_size_sql(&size, cat->payload_type, "o.payload");
+    outrider__strbuf_appendf(
+        sql,
+        "o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, CASE WHEN %s <= $3 THEN "
+        "o.payload END AS payload, o.headers, o.topic, o.partition_key, o.partition, "
+        "o.occurred_at, o.created_at, o.expires_at, CASE WHEN %s > $3 THEN %s END AS size",
+        strbuf_cstr(&size), strbuf_cstr(&size), strbuf_cstr(&size));
+    outrider__strbuf_release(&size);
+}
+
+static void append_types(struct strbuf *sql)
+{
+    const char *comma = "";
+    for (uint32_t type = 1; type < 4096; type++) {
+        if (!outrider__cdc_reads_binary(type))
+            continue;
+        outrider__strbuf_appendf(sql, "%s%u", comma, type);
+        comma = ", ";
+    }
+}
+
+static void append_names(struct strbuf *sql)
+{
+    for (int i = 0; i < CDC_ROLES; i++)
+        outrider__strbuf_appendf(sql, "%s'%s'", i > 0 ? ", " : "", outrider__cdc_role_name(i));
+}
+
+static char *expand(const char *template, const struct pg_catalog *cat)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, SQL_CAP);
+    for (const char *p = template; *p != '\0'; p++) {
+        if (*p != '$' || p[1] < 'A') {
+            strbuf_append_char(&sql, *p);
+            continue;
+        }
+        switch (*++p) {
+        case 'T':
+            strbuf_append_str(&sql, cat->table);
+            break;
+        case 'K':
+            strbuf_append_str(&sql, cat->cursor_table);
+            break;
+        case 'E':
+            append_event_columns(&sql, cat);
+            break;
+        case 'B':
+            append_types(&sql);
+            break;
+        case 'N':
+            append_names(&sql);
+            break;
+        }
+    }
+    if (sql.failed)
+        outrider__strbuf_release(&sql);
+    return sql.data;
+}
+
+int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    for (int i = 0; i < CDC_STATEMENTS; i++) {
+        c->sql[i] = expand(templates[i], &s->cat);
+        if (c->sql[i] == NULL)
+            return outrider__fail_nomem(err);
+        c->st[i] = (struct pg_statement){.sql = c->sql[i], .what = purposes[i]};
+    }
+    c->st_begin = (struct pg_statement){.sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                                        .what = "cannot read the slot's snapshot"};
+    c->st_commit =
+        (struct pg_statement){.sql = "COMMIT", .what = "cannot read the slot's snapshot"};
+    return outrider__pg_parked_init(&c->parked, &s->cat, s->config, NULL, err);
+}

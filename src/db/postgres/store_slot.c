@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* The PostgreSQL store: replication slots, for status, resync and slot drop. */
+#include "store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cdc_slot.h"
+
+/* In mode cdc the table does not say what is settled: pending is what stands
+ * behind the last settled event, and what is left of the sweep. */
+static const char sql_status[] =
+    "SELECT k.mode, p.at, (SELECT count(*) FROM %s o WHERE o.seq > p.at) + coalesce((SELECT "
+    "count(*) FROM unnest(k.sweep) g JOIN %s o ON o.seq >= lower(g) AND o.seq < upper(g) WHERE "
+    "o.seq <= p.at), 0), (SELECT min(f.created_at) FROM (SELECT o.created_at FROM %s o WHERE o.seq "
+    "> p.at ORDER BY o.seq LIMIT 100) f), s.slot_name IS NOT NULL, s.active, coalesce(s.wal_status "
+    "= 'lost' OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL, false), "
+    "greatest(pg_wal_lsn_diff(l.now, s.restart_lsn), 0)::int8, s.confirmed_flush_lsn::text, "
+    "greatest(pg_wal_lsn_diff(l.now, s.confirmed_flush_lsn), 0)::int8, (extract(epoch FROM "
+    "(SELECT r.flush_lag FROM pg_stat_replication r WHERE r.pid = s.active_pid)) * "
+    "1000000)::int8, s.safe_wal_size FROM %s k CROSS JOIN LATERAL (SELECT greatest(k.position, "
+    "k.last_seq) AS at) p CROSS JOIN (SELECT pg_current_wal_insert_lsn() AS now) l LEFT JOIN "
+    "pg_replication_slots s ON s.slot_name = $3 AND s.database = current_database() WHERE "
+    "k.pipeline = $1 AND k.outbox = $2";
+
+static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline, const char *slot,
+                 PGresult **ret_result, struct outrider_error *err)
+{
+    struct pg_args args;
+    outrider__pg_args_init(&args);
+    outrider__pg_arg_str(&args, pipeline);
+    outrider__pg_arg_str(&args, s->cat.table);
+    outrider__pg_arg_str(&args, slot);
+    int rc = sql->failed ? outrider__fail_nomem(err)
+                         : outrider__pg_store_query(s, strbuf_cstr(sql), &args,
+                                                    "cannot read the slot", ret_result, err);
+    outrider__pg_args_release(&args);
+    return rc;
+}
+
+static void read_slot(const PGresult *r, struct store_status *st, const char *slot)
+{
+    st->is_cdc = strcmp(outrider__pg_get_str(r, 0, 0), "cdc") == 0;
+    if (st->is_cdc) {
+        st->position = outrider__pg_get_int(r, 0, 1, 0);
+        st->pending = (uint64_t)outrider__pg_get_int(r, 0, 2, 0);
+        st->oldest_pending_us = outrider__pg_get_time(r, 0, 3, 0);
+    }
+    struct slot_status *o = &st->slot;
+    o->exists = outrider__pg_get_bool(r, 0, 4);
+    if (o->exists || st->is_cdc)
+        (void)snprintf(o->name, sizeof o->name, "%s", slot);
+    o->is_active = outrider__pg_get_bool(r, 0, 5);
+    o->is_lost = st->is_cdc && (!o->exists || outrider__pg_get_bool(r, 0, 6));
+    o->retained_bytes = outrider__pg_get_int(r, 0, 7, 0);
+    (void)snprintf(o->confirmed, sizeof o->confirmed, "%s", outrider__pg_get_str(r, 0, 8));
+    o->lag_bytes = outrider__pg_get_int(r, 0, 9, 0);
+    o->lag_us = outrider__pg_get_int(r, 0, 10, o->is_active ? 0 : -1);
+    o->left_bytes = outrider__pg_get_int(r, 0, 11, -1);
+}
+
+int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
+                                   struct outrider_error *err)
+{
+    char slot[64];
+    struct strbuf sql;
+    PGresult *r = NULL;
+    if (!s->cat.has_seq || s->cat.has_mark)
+        return 0;
+    outrider__cdc_slot_name(st->pipeline, slot);
+    outrider__strbuf_init(&sql, 8192);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    outrider__strbuf_appendf(&sql, sql_status, s->cat.table, s->cat.table, s->cat.table,
+                             s->cat.cursor_table);
+#pragma GCC diagnostic pop
+    int rc = query(s, &sql, st->pipeline, slot, &r, err);
+    if (rc == 0 && PQntuples(r) == 1)
+        read_slot(r, st, slot);
+    PQclear(r);
+    outrider__strbuf_release(&sql);
+    return rc;
+}
+
+static int drop(struct pg_store *s, const char *slot, bool *ret_was_there,
+                struct outrider_error *err)
+{
+    struct pg_args args;
+    PGresult *r = NULL;
+    outrider__pg_args_init(&args);
+    outrider__pg_arg_str(&args, slot);
+    int rc = outrider__pg_store_query(
+        s,
+        "SELECT s.active_pid, CASE WHEN s.active_pid IS NULL AND s.database = current_database() "
+        "THEN pg_drop_replication_slot(s.slot_name)::text END, s.database::text, "
+        "s.database IS DISTINCT FROM current_database() FROM pg_replication_slots s WHERE "
+        "s.slot_name = $1",
+        &args, "cannot drop the replication slot", &r, err);
+    outrider__pg_args_release(&args);
+    if (rc < 0)
+        return -1;
+    *ret_was_there = PQntuples(r) == 1;
+    if (*ret_was_there && outrider__pg_get_bool(r, 0, 3))
+        rc = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                            "replication slot %s belongs to database %s", slot,
+                            outrider__pg_get_str(r, 0, 2));
+    else if (*ret_was_there && !PQgetisnull(r, 0, 0))
+        rc = outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_STOP,
+                            "replication slot %s is in use by server process %lld: stop the relay "
+                            "first",
+                            slot, (long long)outrider__pg_get_int(r, 0, 0, 0));
+    PQclear(r);
+    return rc;
+}
+
+int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
+                                 struct outrider_error *err)
+{
+    struct pg_store *s = pg_store_of(base);
+    char slot[64];
+    bool was_there = false;
+    outrider__cdc_slot_name(s->config->name, slot);
+    if (outrider__pg_store_connect(s, err) < 0 || drop(s, slot, &was_there, err) < 0)
+        return -1;
+    if (!was_there)
+        return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
+                              "there is no replication slot %s", slot);
+    outrider__strbuf_appendf(ret_report,
+                             "replication slot %s is dropped; its publication costs nothing, and "
+                             "is dropped with: DROP PUBLICATION %s\nShould pipeline '%s' be wanted "
+                             "again: outrider resync --name %s\n",
+                             slot, slot, s->config->name, s->config->name);
+    return 0;
+}
+
+/* Back to polling from before the stream: what was delivered since cannot be
+ * told from what was not. */
+static const char sql_reset[] =
+    "UPDATE %s SET mode = 'poll', sweep = '{}', lsn = NULL, lsn_number = 0, epoch = epoch + 1 "
+    "WHERE "
+    "pipeline = $1 AND outbox = $2 AND mode <> 'poll' AND $3::text IS NOT NULL RETURNING position";
+
+int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report,
+                                   struct outrider_error *err)
+{
+    struct store_status st = {0};
+    struct strbuf sql;
+    PGresult *r = NULL;
+    bool was_there;
+    (void)snprintf(st.pipeline, sizeof st.pipeline, "%s", s->config->name);
+    if (outrider__pg_store_slot_status(s, &st, err) < 0)
+        return -1;
+    if (!st.is_cdc)
+        return 0;
+    if (!st.slot.is_lost) {
+        outrider__strbuf_appendf(ret_report, "replication slot %s is whole: nothing to do for it\n",
+                                 st.slot.name);
+        return 0;
+    }
+    if (st.slot.exists && drop(s, st.slot.name, &was_there, err) < 0)
+        return -1;
+    outrider__strbuf_init(&sql, 1024);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    outrider__strbuf_appendf(&sql, sql_reset, s->cat.cursor_table);
+#pragma GCC diagnostic pop
+    int rc = query(s, &sql, s->config->name, st.slot.name, &r, err);
+    if (rc == 0)
+        outrider__strbuf_appendf(
+            ret_report,
+            "replication slot %s is lost: every row behind seq %" PRId64 " that %s still holds is "
+            "delivered (again).\nCannot be known: events that were committed since %s and are gone "
+            "from the table, and logical messages; compare with the receiver.\n",
+            st.slot.name, outrider__pg_get_int(r, 0, 0, 0), s->cat.table,
+            st.slot.confirmed[0] != '\0' ? st.slot.confirmed : "the slot was lost");
+    PQclear(r);
+    outrider__strbuf_release(&sql);
+    return rc;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as a replication stream. An input is a row of messages, each behind
+ * its length in two bytes, so that what one leaves behind meets the next.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "postgres/cdc_decode.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MAX_PAYLOAD 512
+
+static void must(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+/* Reads every byte that an event claims to have. */
+static unsigned touch(struct bytes b)
+{
+    unsigned sum = 0;
+    must(b.data != NULL || b.len == 0);
+    for (size_t i = 0; i < b.len; i++)
+        sum += (unsigned char)b.data[i];
+    return sum;
+}
+
+static void check_event(const struct event *e)
+{
+    volatile unsigned sum = 0;
+    must(e->id.len > 0);
+    must(!bytes_is_null(e->aggregate_type) && !bytes_is_null(e->aggregate_id));
+    must(!bytes_is_null(e->event_type));
+    must(e->payload.len <= MAX_PAYLOAD);
+    must(!e->is_oversize || bytes_is_null(e->payload));
+    must(e->is_malformed == (e->failure != NULL));
+    must(e->partition >= -1);
+    must(outrider__bytes_is_utf8(e->aggregate_id) || e->is_malformed);
+    sum += touch(e->id) + touch(e->aggregate_type) + touch(e->aggregate_id) + touch(e->event_type);
+    sum += touch(e->payload) + touch(e->headers) + touch(e->topic) + touch(e->partition_key);
+    (void)sum;
+}
+
+/* A copy of its own, so that a read past its end is caught. */
+static int feed(struct cdc_decoder *d, const uint8_t *data, size_t len, struct batch *b)
+{
+    struct cdc_message m;
+    struct outrider_error err;
+    int64_t before = d->n_events;
+    char *copy = malloc(len > 0 ? len : 1);
+    must(copy != NULL);
+    if (len > 0)
+        memcpy(copy, data, len);
+    int rc = outrider__cdc_decode(d, bytes_of(copy, len), &m, &err);
+    if (rc == 0 && m.kind == CDC_EVENT) {
+        must(m.number == before + 1 && m.commit_lsn == d->commit_lsn && d->in_transaction);
+        if (batch_is_full(b))
+            outrider__batch_reset(b);
+        must(outrider__cdc_event(d, &m, b, &err) == 0);
+        check_event(&b->events[b->n - 1]);
+    }
+    free(copy);
+    return rc;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct cdc_decoder d;
+    struct batch b;
+    struct outrider_error err;
+    d = (struct cdc_decoder){
+        .table_oid = 16400, .schema = "public", .table = "outbox", .max_payload = MAX_PAYLOAD};
+    must(outrider__batch_init(&b, 8, 1 << 20, &err) == 0);
+    while (size >= 2) {
+        size_t len = (size_t)data[0] << 8 | data[1];
+        data += 2;
+        size -= 2;
+        if (len > size)
+            len = size;
+        if (feed(&d, data, len, &b) < 0)
+            break;
+        data += len;
+        size -= len;
+    }
+    outrider__batch_release(&b);
+    return 0;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/* The decoder of pgoutput, over bytes; what a real server sends is in tests/fuzz/corpus. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/strbuf.h"
+#include "postgres/cdc_decode.h"
+#include "postgres/wire.h"
+
+#define OID 16400u
+
+struct fixture {
+    struct cdc_decoder d;
+    struct batch b;
+    struct strbuf m; /* the message under construction */
+    struct outrider_error err;
+};
+
+static void put(struct fixture *f, uint64_t v, int n)
+{
+    for (int i = n - 1; i >= 0; i--)
+        strbuf_append_char(&f->m, (char)(v >> (8 * i)));
+}
+
+static void put_string(struct fixture *f, const char *text)
+{
+    outrider__strbuf_append(&f->m, bytes_of(text, strlen(text) + 1));
+}
+
+static void put_cell(struct fixture *f, char form, struct bytes value)
+{
+    put(f, (unsigned char)form, 1);
+    if (form == 't' || form == 'b') {
+        put(f, value.len, 4);
+        outrider__strbuf_append(&f->m, value);
+    }
+}
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    f = (struct fixture){
+        .d = {.table_oid = OID, .schema = "public", .table = "outbox", .max_payload = 100}};
+    outrider__strbuf_init(&f.m, 1 << 20);
+    assert_int_equal(outrider__batch_init(&f.b, 16, 1 << 20, &f.err), 0);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    outrider__strbuf_release(&f->m);
+    outrider__batch_release(&f->b);
+    return 0;
+}
+
+/* What the message is; it is an error if decoding fails. */
+static struct cdc_message decode(struct fixture *f)
+{
+    struct cdc_message m = {0};
+    int rc = outrider__cdc_decode(&f->d, strbuf_bytes(&f->m), &m, &f->err);
+    if (rc < 0)
+        fail_msg("%s", f->err.message);
+    return m;
+}
+
+static void expect_broken(struct fixture *f)
+{
+    struct cdc_message m;
+    assert_int_equal(outrider__cdc_decode(&f->d, strbuf_bytes(&f->m), &m, &f->err), -1);
+    assert_int_equal(f->err.disposition, OUTRIDER_RETRY);
+}
+
+static void begin(struct fixture *f, uint64_t lsn)
+{
+    outrider__strbuf_clear(&f->m);
+    put(f, 'B', 1);
+    put(f, lsn, 8);
+    put(f, 1000000, 8);
+    put(f, 7, 4);
+    assert_int_equal(decode(f).kind, CDC_BEGIN);
+    outrider__strbuf_clear(&f->m);
+}
+
+struct column {
+    const char *name;
+    uint32_t type;
+};
+
+static void relation(struct fixture *f, uint32_t oid, const char *schema, const char *table,
+                     const struct column *columns, size_t n)
+{
+    outrider__strbuf_clear(&f->m);
+    put(f, 'R', 1);
+    put(f, oid, 4);
+    put_string(f, schema);
+    put_string(f, table);
+    put(f, 'd', 1);
+    put(f, n, 2);
+    for (size_t i = 0; i < n; i++) {
+        put(f, 0, 1);
+        put_string(f, columns[i].name);
+        put(f, columns[i].type, 4);
+        put(f, UINT32_MAX, 4);
+    }
+    assert_int_equal(decode(f).kind, CDC_NOTHING);
+    outrider__strbuf_clear(&f->m);
+}
+
+static const struct column usual[] = {{"id", PG_TEXT},
+                                      {"aggregate_type", PG_TEXT},
+                                      {"aggregate_id", PG_TEXT},
+                                      {"event_type", PG_TEXT},
+                                      {"payload", PG_TEXT}};
+#define N_USUAL (sizeof usual / sizeof *usual)
+
+static void insert_begin(struct fixture *f, uint32_t oid, size_t n)
+{
+    outrider__strbuf_clear(&f->m);
+    put(f, 'I', 1);
+    put(f, oid, 4);
+    put(f, 'N', 1);
+    put(f, n, 2);
+}
+
+static void insert_usual(struct fixture *f, struct bytes payload)
+{
+    insert_begin(f, OID, N_USUAL);
+    for (size_t i = 0; i + 1 < N_USUAL; i++)
+        put_cell(f, 't', bytes_str(usual[i].name));
+    put_cell(f, bytes_is_null(payload) ? 'n' : 't', payload);
+}
+
+static const struct event *take(struct fixture *f)
+{
+    struct cdc_message m = decode(f);
+    assert_int_equal(m.kind, CDC_EVENT);
+    assert_int_equal(outrider__cdc_event(&f->d, &m, &f->b, &f->err), 0);
+    return &f->b.events[f->b.n - 1];
+}
+
+static void message(struct fixture *f, int flags, const char *prefix, struct bytes content)
+{
+    outrider__strbuf_clear(&f->m);
+    put(f, 'M', 1);
+    put(f, (unsigned)flags, 1);
+    put(f, 99, 8);
+    put_string(f, prefix);
+    put(f, content.len, 4);
+    outrider__strbuf_append(&f->m, content);
+}
+
+static void an_insert_into_the_outbox_is_an_event_with_its_place(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 0x500);
+    relation(f, OID, "public", "outbox", usual, N_USUAL);
+    insert_usual(f, BYTES_LIT("{}"));
+    (void)take(f);
+    insert_usual(f, BYTES_LIT("[1]"));
+    struct cdc_message m = decode(f);
+    assert_int_equal(m.commit_lsn, 0x500);
+    assert_int_equal(m.number, 2);
+    assert_int_equal(outrider__cdc_event(&f->d, &m, &f->b, &f->err), 0);
+    assert_true(bytes_eq_str(f->b.events[1].payload, "[1]"));
+    assert_true(bytes_eq_str(f->b.events[1].id, "id"));
+    begin(f, 0x600);
+    insert_usual(f, BYTES_LIT("{}"));
+    assert_int_equal(decode(f).number, 1);
+}
+
+static void other_tables_and_other_changes_are_nothing(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, 5, "public", "other", usual, N_USUAL);
+    insert_begin(f, 5, 0);
+    assert_int_equal(decode(f).kind, CDC_NOTHING);
+    for (const char *p = "UDTOY"; *p != '\0'; p++) {
+        outrider__strbuf_clear(&f->m);
+        put(f, (unsigned char)*p, 1);
+        assert_int_equal(decode(f).kind, CDC_NOTHING);
+    }
+    assert_int_equal(f->d.n_events, 0);
+}
+
+static void a_table_that_was_renamed_away_is_found_by_its_oid(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, OID, "odd \"schema", "renamed", usual, N_USUAL);
+    insert_usual(f, BYTES_LIT("1"));
+    (void)take(f);
+}
+
+static void a_table_of_that_name_with_another_oid_is_ours_too(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, 77, "public", "outbox", usual, N_USUAL);
+    insert_begin(f, 77, N_USUAL);
+    for (size_t i = 0; i < N_USUAL; i++)
+        put_cell(f, 't', BYTES_LIT("x"));
+    (void)take(f);
+}
+
+static void columns_are_found_by_name_after_each_change(void **state)
+{
+    static const struct column moved[] = {{"event_type", PG_TEXT},     {"new", PG_BOOL},
+                                          {"payload", PG_BYTEA},       {"aggregate_id", PG_INT8},
+                                          {"aggregate_type", PG_TEXT}, {"id", PG_UUID}};
+    static const unsigned char id[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                         0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+    static const unsigned char number[8] = {0, 0, 0, 0, 0, 0, 1, 2};
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, OID, "public", "outbox", usual, N_USUAL);
+    insert_usual(f, BYTES_LIT("1"));
+    (void)take(f);
+    relation(f, OID, "public", "outbox", moved, 6);
+    insert_begin(f, OID, 6);
+    put_cell(f, 'b', BYTES_LIT("e"));
+    put_cell(f, 'b', BYTES_LIT("\1"));
+    put_cell(f, 'b', BYTES_LIT("\0\xff"));
+    put_cell(f, 'b', bytes_of(number, 8));
+    put_cell(f, 'b', BYTES_LIT("t"));
+    put_cell(f, 'b', bytes_of(id, 16));
+    const struct event *e = take(f);
+    assert_false(e->is_malformed);
+    assert_true(bytes_eq_str(e->id, "00112233-4455-6677-8899-aabbccddeeff"));
+    assert_true(bytes_eq_str(e->aggregate_id, "258"));
+    assert_true(bytes_eq(e->payload, BYTES_LIT("\0\xff")));
+    assert_true(bytes_eq_str(e->event_type, "e"));
+}
+
+static void a_missing_a_null_and_an_unsent_column_make_an_event_malformed(void **state)
+{
+    static const struct {
+        char form;
+        const char *said;
+    } cases[] = {{'n', "aggregate_id is NULL"}, {'u', "aggregate_id was not sent"}};
+    struct fixture *f = *state;
+    begin(f, 9);
+    relation(f, OID, "public", "outbox", usual, 2);
+    insert_begin(f, OID, 2);
+    put_cell(f, 't', BYTES_LIT("i"));
+    put_cell(f, 't', BYTES_LIT("a"));
+    const struct event *e = take(f);
+    assert_true(e->is_malformed);
+    assert_string_equal(e->failure->message, "aggregate_id is missing");
+    relation(f, OID, "public", "outbox", usual, N_USUAL);
+    for (size_t i = 0; i < 2; i++) {
+        insert_begin(f, OID, N_USUAL);
+        for (size_t k = 0; k < N_USUAL; k++)
+            put_cell(f, k == 2 ? cases[i].form : 't', BYTES_LIT("x"));
+        e = take(f);
+        assert_true(e->is_malformed);
+        assert_string_equal(e->failure->message, cases[i].said);
+    }
+}
+
+static void an_event_without_an_id_gets_the_same_one_each_time(void **state)
+{
+    char first[OUTRIDER_ID_SIZE] = "";
+    struct fixture *f = *state;
+    for (int round = 0; round < 2; round++) {
+        begin(f, 0x1122334455667788);
+        message(f, 1, CDC_PREFIX,
+                BYTES_LIT("{\"aggregate_type\":\"a\",\"aggregate_id\":\"b\",\"event_type\":\"c\","
+                          "\"payload\":{}}"));
+        const struct event *e = take(f);
+        assert_false(e->is_malformed);
+        assert_true(outrider__bytes_is_utf8(e->id));
+        assert_int_equal(e->id.len, 36);
+        if (round == 0)
+            memcpy(first, e->id.data, 36);
+        assert_memory_equal(first, e->id.data, 36);
+        assert_int_equal(first[14], '8');
+    }
+    message(f, 1, CDC_PREFIX, BYTES_LIT("{}"));
+    assert_memory_not_equal(first, take(f)->id.data, 36);
+}
+
+static void payloads_null_empty_and_too_large(void **state)
+{
+    char large[101];
+    struct fixture *f = *state;
+    memset(large, 'x', sizeof large);
+    begin(f, 1);
+    relation(f, OID, "public", "outbox", usual, N_USUAL);
+    insert_usual(f, BYTES_NULL);
+    assert_true(bytes_is_null(take(f)->payload));
+    insert_usual(f, BYTES_LIT(""));
+    const struct event *e = take(f);
+    assert_false(bytes_is_null(e->payload));
+    assert_int_equal(e->payload.len, 0);
+    insert_usual(f, bytes_of(large, 100));
+    assert_false(take(f)->is_oversize);
+    size_t used = f->b.arena.used;
+    insert_usual(f, bytes_of(large, 101));
+    e = take(f);
+    assert_true(e->is_oversize);
+    assert_int_equal(e->payload_len, 101);
+    assert_true(bytes_is_null(e->payload));
+    assert_true(f->b.arena.used - used < 600);
+}
+
+static void json_and_bytea_lose_what_only_the_wire_needs(void **state)
+{
+    static const struct column columns[] = {{"id", PG_TEXT},           {"aggregate_type", PG_TEXT},
+                                            {"aggregate_id", PG_TEXT}, {"event_type", PG_TEXT},
+                                            {"payload", PG_BYTEA},     {"headers", PG_JSONB}};
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, OID, "public", "outbox", columns, 6);
+    insert_begin(f, OID, 6);
+    for (int i = 0; i < 4; i++)
+        put_cell(f, 't', BYTES_LIT("x"));
+    put_cell(f, 't', BYTES_LIT("\\x00ff41"));
+    put_cell(f, 'b', BYTES_LIT("\1{\"a\":1}"));
+    const struct event *e = take(f);
+    assert_true(bytes_eq(e->payload, BYTES_LIT("\0\xff"
+                                               "A")));
+    assert_true(bytes_eq_str(e->headers, "{\"a\":1}"));
+}
+
+static void only_transactional_messages_with_our_prefix_are_events(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 1);
+    message(f, 0, CDC_PREFIX, BYTES_LIT("{}"));
+    assert_int_equal(decode(f).kind, CDC_NOTHING);
+    message(f, 1, "outriders", BYTES_LIT("{}"));
+    assert_int_equal(decode(f).kind, CDC_NOTHING);
+    message(f, 1, CDC_PREFIX, BYTES_LIT("\0\xff not json"));
+    const struct event *e = take(f);
+    assert_true(e->is_malformed);
+    assert_non_null(strstr(e->failure->message, "logical message"));
+}
+
+static void a_commit_says_what_may_be_confirmed(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 0x10);
+    put(f, 'C', 1);
+    put(f, 0, 1);
+    put(f, 0x10, 8);
+    put(f, 0x40, 8);
+    put(f, 0, 8);
+    struct cdc_message m = decode(f);
+    assert_int_equal(m.kind, CDC_COMMIT);
+    assert_int_equal(m.end_lsn, 0x40);
+    assert_false(f->d.in_transaction);
+}
+
+static void every_cut_of_a_message_is_an_error_and_nothing_worse(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, OID, "public", "outbox", usual, N_USUAL);
+    insert_usual(f, BYTES_LIT("payload"));
+    size_t whole = f->m.len;
+    for (size_t n = 0; n < whole; n++) {
+        f->m.len = n;
+        expect_broken(f);
+    }
+}
+
+static void an_insert_outside_a_transaction_is_an_error(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 1);
+    relation(f, OID, "public", "outbox", usual, N_USUAL);
+    f->d.in_transaction = false;
+    insert_usual(f, BYTES_LIT("1"));
+    expect_broken(f);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(an_insert_into_the_outbox_is_an_event_with_its_place),
+        TEST(other_tables_and_other_changes_are_nothing),
+        TEST(a_table_that_was_renamed_away_is_found_by_its_oid),
+        TEST(a_table_of_that_name_with_another_oid_is_ours_too),
+        TEST(columns_are_found_by_name_after_each_change),
+        TEST(a_missing_a_null_and_an_unsent_column_make_an_event_malformed),
+        TEST(an_event_without_an_id_gets_the_same_one_each_time),
+        TEST(payloads_null_empty_and_too_large),
+        TEST(json_and_bytea_lose_what_only_the_wire_needs),
+        TEST(only_transactional_messages_with_our_prefix_are_events),
+        TEST(a_commit_says_what_may_be_confirmed),
+        TEST(every_cut_of_a_message_is_an_error_and_nothing_worse),
+        TEST(an_insert_outside_a_transaction_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
