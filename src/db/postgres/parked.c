@@ -441,6 +441,12 @@ int64_t outrider__pg_parked_due_us(const PGresult *r)
     return outrider__pg_get_time(r, 0, 0, CLOCK_NEVER);
 }
 
+int outrider__pg_parked_add_any(struct pg_parked *p, struct pg_conn *c, struct outrider_error *err)
+{
+    (void)args_begin(p);
+    return add(p, c, PARKED_ANY, err);
+}
+
 int outrider__pg_parked_add_blocked(struct pg_parked *p, struct pg_conn *c, const struct batch *b,
                                     struct outrider_error *err)
 {

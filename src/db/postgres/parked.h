@@ -26,7 +26,7 @@ enum pg_parked_statement {
     PARKED_UPDATE,
     PARKED_MEND,
     PARKED_DUE,
-    PARKED_ANY, /* has the pipeline any live row? A part of other statements */
+    PARKED_ANY, /* has the pipeline any live row? Also a part of other statements */
     PARKED_BLOCKED,
     PARKED_FETCH,
     PARKED_STATEMENTS
@@ -74,6 +74,8 @@ int outrider__pg_parked_add_mend(struct pg_parked *p, struct pg_conn *c, int64_t
 int outrider__pg_parked_add_due(struct pg_parked *p, struct pg_conn *c, struct outrider_error *err);
 int64_t outrider__pg_parked_due_us(const PGresult *r);
 
+/* Adds: has the pipeline any live parked row? Result: one bool. */
+int outrider__pg_parked_add_any(struct pg_parked *p, struct pg_conn *c, struct outrider_error *err);
 /* Adds: which lanes of the batch have live rows? apply() sets is_blocked. */
 int outrider__pg_parked_add_blocked(struct pg_parked *p, struct pg_conn *c, const struct batch *b,
                                     struct outrider_error *err);
