@@ -20,8 +20,14 @@ MOVES = POINTS + ("cdc.slot_made", "cdc.planned", "cdc.plan_saved", "cdc.sweep",
 
 
 class Storm(CdcTest):
-    make_outbox = storm.RandomWriters.make_outbox
     judge = storm.RandomWriters.judge
+
+    def make_outbox(self, server, database):
+        super().make_outbox(server, database)
+        server.script("CREATE TABLE account (key int PRIMARY KEY, version int NOT NULL);"
+                      f"INSERT INTO account SELECT k, 0 FROM generate_series(0, {storm.KEYS - 1}) k;"
+                      "CREATE TABLE fact (key int, version int, nonce text PRIMARY KEY);"
+                      "GRANT ALL ON account, fact TO app", database)
 
     def wait_no_gaps(self):
         """In mode cdc the gaps are those of polling before."""
