@@ -20,7 +20,7 @@ _outrider()
     "init --layout") words="log status" ;;
     "init --payload") words="jsonb text bytea" ;;
     "init --partition") words="day month" ;;
-    *" --set") words="source.url= source.mode= source.tables= source.poll_interval= source.batch= source.batch_bytes= source.max_payload= source.connect_timeout= source.initial_delay= source.durable= source.max_gaps= sink.url= sink.send_timeout= sink.rotate_size= route.topic= route.by_type= route.regex_field= route.regex= route.replacement= form= cloudevents.source= headers.event_id= headers.event_type= headers.aggregate_type= select.aggregate_types= select.event_types= retry.delays= retry.base= retry.factor= retry.max= retry.jitter= retry.max_attempts= retry.on_dead= dead_letter.topic= cleanup.retention= cleanup.every= cleanup.batch= cleanup.pause= ordered= shutdown_timeout=" ;;
+    *" --set") words="source.url= source.mode= source.tables= source.poll_interval= source.batch= source.batch_bytes= source.max_payload= source.connect_timeout= source.initial_delay= source.durable= source.max_gaps= sink.url= sink.send_timeout= sink.rotate_size= route.topic= route.by_type= route.regex_field= route.regex= route.replacement= form= cloudevents.source= headers.event_id= headers.event_type= headers.aggregate_type= select.aggregate_types= select.event_types= retry.delays= retry.base= retry.factor= retry.max= retry.jitter= retry.max_attempts= retry.on_dead= dead_letter.topic= cleanup.retention= cleanup.every= cleanup.at= cleanup.batch= cleanup.pause= ordered= shutdown_timeout=" ;;
     "dead dead") words="list show retry discard" ;;
     "help help") words="init put relay status dead tail replay cleanup resync doctor check version help" ;;
     *" -c" | *" --config" | *" --jsonl" | "tail "*)
