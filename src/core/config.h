@@ -146,6 +146,7 @@ struct pipeline_config {
     struct {
         int64_t retention_us; /* 0: keep for ever */
         int64_t every_us;
+        const char *at; /* "02:00": once a day, instead of every; NULL: unset */
         int64_t batch;
         int64_t pause_us;
         bool adopted; /* also in tables that are not ours */

@@ -71,8 +71,22 @@ static bool start_fetch_parked(struct relay *r)
     return start_op(r, &r->ops[0], SOURCE_FETCH_PARKED, b);
 }
 
+/* When the next clean-up begins, on the monotonic clock. */
+static int64_t next_cleanup_us(const struct relay *r)
+{
+    const int64_t day_us = INT64_C(86400) * 1000000;
+    const char *at = r->config.cleanup.at;
+    int64_t at_us;
+    if (at == NULL || outrider__day_time_parse(bytes_str(at), &at_us) < 0)
+        return r->now.mono_us + r->config.cleanup.every_us;
+    int64_t wait_us = at_us - r->now.wall_us % day_us;
+    return r->now.mono_us + (wait_us > 0 ? wait_us : wait_us + day_us);
+}
+
 static bool start_cleanup(struct relay *r)
 {
+    if (r->cleanup_us == 0 && r->config.cleanup.at != NULL)
+        r->cleanup_us = next_cleanup_us(r);
     if (r->cleanup_busy || r->config.once || r->config.replay ||
         r->config.cleanup.retention_us <= 0 || r->now.mono_us < r->cleanup_us)
         return false;
@@ -194,7 +208,7 @@ static void cleaned(struct relay *r, const struct source_op *op)
         r->cleanup_us = r->now.mono_us + r->config.cleanup.pause_us;
         return;
     }
-    r->cleanup_us = r->now.mono_us + r->config.cleanup.every_us;
+    r->cleanup_us = next_cleanup_us(r);
     if (r->cleanup_removed > 0)
         relay_note(r, NOTE_CLEANUP, r->cleanup_removed, NULL);
     r->cleanup_removed = 0;

@@ -57,11 +57,13 @@ static const char *const templates[LOG_STATEMENTS] = {
     [LOG_SAVE] =
         "WITH a AS (UPDATE $K k SET position = coalesce($4, position), gaps = "
         "coalesce($5::text::int8multirange, gaps), anchor_id = coalesce($6, anchor_id), settled_at "
-        "= $7, delivered_total = delivered_total + $8, expired_total = expired_total + $9, "
+        "= coalesce($7, settled_at), delivered_total = delivered_total + $8, "
+        "expired_total = expired_total + $9, "
         "skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND "
         "k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k "
         "SET position = coalesce($4, position), gaps = coalesce($5::text::int8multirange, gaps), "
-        "anchor_id = coalesce($6, anchor_id), settled_at = $7, delivered_total = delivered_total + "
+        "anchor_id = coalesce($6, anchor_id), settled_at = coalesce($7, settled_at), "
+        "delivered_total = delivered_total + "
         "$8, expired_total = expired_total + $9, skipped_total = skipped_total + $10, dead_total = "
         "dead_total + $11 WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS "
         "(SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) "
@@ -563,6 +565,9 @@ static int pulse(struct pg_source *s, struct outrider_error *err)
         return 0;
     l->is_pulsing = true;
     l->pulse_us = s->now.mono_us + PULSE_US;
+    if (l->has_forgotten_gaps && l->n_out == 0 && !s->config->replay &&
+        outrider__pg_log_save_gaps(s, err) < 0)
+        return -1;
     outrider__pg_args_clear(&l->args);
     outrider__pg_arg_oid(&l->args, s->cat.oid);
     outrider__pg_arg_oid(&l->args, s->cat.sequence_oid);

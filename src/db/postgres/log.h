@@ -94,7 +94,9 @@ struct log_source {
     int64_t look_us, look_gap_us;
     bool is_probing, is_pulsing;
     int64_t pulse_us;
-    bool is_crowded; /* above max_gaps */
+    size_t n_out;            /* batches that were read and are not settled as a whole */
+    bool has_forgotten_gaps; /* and no batch will save that */
+    bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
     int64_t standby_told_us;
     int64_t upkeep_us; /* not before */
@@ -121,6 +123,8 @@ int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err)
 
 /* log_settle.c */
 int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* What was forgotten without a batch to save it with. Legal while n_out is 0. */
+int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err);
 int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 
 #endif

@@ -234,12 +234,15 @@ static int remember(struct pg_source *s, const struct reading *g, struct outride
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < g->n_late; i++)
         late[i] = b->events[i].seq;
+    size_t n_gaps = l->gaps.n;
     int rc = outrider__gaps_apply_read(&l->gaps, late, g->n_late, g->covered);
     free(late);
     if (rc < 0)
         return outrider__fail_nomem(err);
+    l->has_forgotten_gaps = b->n == 0 && (l->has_forgotten_gaps || l->gaps.n < n_gaps);
     if (b->n == 0)
         return 0;
+    l->n_out++;
     struct log_mark *m = outrider__arena_alloc(&b->arena, sizeof *m);
     struct gap *gaps = outrider__arena_alloc(&b->arena, l->gaps.n * sizeof *gaps);
     if (m == NULL || gaps == NULL)
