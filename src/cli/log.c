@@ -154,10 +154,12 @@ static void note_down(struct log_pipeline *p, const char *msg, const char *what,
                       const struct outrider_error *why, int64_t *down_us)
 {
     struct log_entry l;
-    enum log_level level = *down_us ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN;
+    /* One warning per outage, and one more where its reason becomes another. */
+    bool is_news = *down_us == 0 || (why != NULL && why->code != p->down_code);
     if (*down_us == 0)
         *down_us = outrider__clock_now().mono_us;
-    if (!outrider__log_begin(&l, p->log, level, msg))
+    p->down_code = why != NULL ? why->code : OUTRIDER_OK;
+    if (!outrider__log_begin(&l, p->log, is_news ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, msg))
         return;
     outrider__log_text(&l, "pipeline", p->name);
     outrider__log_text(&l, what, url);

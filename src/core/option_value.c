@@ -321,7 +321,7 @@ static void *with_room(struct arena *arena, const void *items, size_t n, size_t 
 static int add_string(const struct option *o, struct string_list *list, struct arena *arena,
                       struct bytes text, struct outrider_error *err)
 {
-    const char *value;
+    const char *value = NULL;
     if (text.len == 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "option '%s' holds an empty item", o->name);

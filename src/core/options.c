@@ -274,7 +274,8 @@ const char *outrider__option_nearest(struct bytes name)
     struct bytes last =
         dot != NULL ? bytes_of(dot + 1, name.len - (size_t)(dot - name.data) - 1) : name;
     /* A third of it may be wrong: more is a guess, not a slip. */
-    struct nearest best = {NULL, (unsigned)(last.len < 6 ? 2 : last.len / 3) + 1};
+    size_t wrong = last.len < 3 ? last.len / 2 : last.len < 6 ? 2 : last.len / 3;
+    struct nearest best = {NULL, (unsigned)wrong + 1};
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &table[i];
         consider(&best, name, bytes_str(o->name), o->name, 0);

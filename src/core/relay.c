@@ -183,7 +183,9 @@ static int64_t wake_of_relay(const struct relay *r)
     int64_t at = wake_of_source(r);
     if (r->sink != NULL)
         at = earlier(at, r->sink->wake_us);
-    if (r->is_down && !r->is_probing && !r->failed && r->stats.in_flight == 0)
+    if (r->sink != NULL && !relay_is_active(r))
+        at = earlier(at, r->inactive_since_us + SINK_GRACE_US);
+    if (r->is_down && !r->is_probing && !r->failed && r->stats.in_flight == 0 && relay_is_active(r))
         at = earlier(at, r->sink_retry_us);
     at = earlier(at, r->timeout_check_us);
     if (r->stopping || r->failed)

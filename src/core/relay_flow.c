@@ -436,6 +436,12 @@ void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why
 void outrider__relay_sink_connect(struct relay *r)
 {
     struct outrider_error err;
+    if (!relay_is_active(r)) {
+        /* Whoever is active needs the sink for itself: a lock, a producer's name. */
+        if (r->sink != NULL && r->now.mono_us >= r->inactive_since_us + SINK_GRACE_US)
+            outrider__relay_sink_drop(r, NULL);
+        return;
+    }
     if (r->sink != NULL || r->failed || r->now.mono_us < r->sink_retry_us)
         return;
     struct sink *s = calloc(1, r->sink_ops->size);

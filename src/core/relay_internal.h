@@ -37,7 +37,7 @@ struct relay {
     uint32_t source_failures;
     int64_t source_retry_us;
     bool was_active, standby_noted, is_connected_noted;
-    int64_t inactive_since_us; /* for --once */
+    int64_t inactive_since_us; /* monotonic */
     struct outrider_error source_error;
     uint32_t warnings; /* of this source, told so far */
     uint64_t op_no; /* operations started or completed so far */
@@ -82,6 +82,15 @@ struct relay {
     struct outrider_error error;
     enum relay_state state;
 };
+
+/* How long a relay that lost its source keeps the sink: long enough for a
+ * connection that comes right back, too short to be in a successor's way. */
+#define SINK_GRACE_US 500000
+
+static inline bool relay_is_active(const struct relay *r)
+{
+    return r->source != NULL && r->source->active;
+}
 
 static inline double relay_random01(struct relay *r)
 {

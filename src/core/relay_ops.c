@@ -373,7 +373,8 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     r->stats.reconnects++;
     r->source_retry_us =
         r->now.mono_us + outrider__backoff_us(r->source_failures, relay_random01(r));
-    if (r->source_failures == 0 || why->code == OUTRIDER_FENCED)
+    /* Once per outage, and again when its reason is another one. */
+    if (r->source_failures == 0 || why->code != r->source_error.code)
         relay_note(r, NOTE_SOURCE_LOST, 0, why);
     r->source_failures++;
     r->source_error = *why;

@@ -269,15 +269,16 @@ class Logs(harness.OutriderTest):
 
 
 class Secrets(harness.OutriderTest):
-    URLS = ["postgresql://me:hunter2@db/shop", "kafka://me:hunter2@h:1?sasl.password=hunter2",
+    URLS = ["postgresql://me:hunter2@127.0.0.1:1/shop", "kafka://me:hunter2@127.0.0.1:1?sasl.password=hunter2",
             "http://h/x?token=hunter2", "mysql://me:hun:ter@hunter2@h/d"]
 
     def test_no_command_shows_a_password_of_a_url_it_refuses(self):
+        once = ("--once", "--set", "connect_timeout=200ms")
         for url in self.URLS:
-            for args in (("status", "--db", url), ("relay", "--from", self.url, "--to", url),
-                         ("relay", "--from", url, "--to", url, "--once"),
+            for args in (("status", "--db", url), ("relay", "--from", self.url, "--to", url, *once),
+                         ("relay", "--from", url, "--to", url, *once),
                          ("doctor", "--from", self.url, "--to", url),
-                         ("relay", "--set", "source.url=" + url, "--to", "null:"),
+                         ("relay", "--set", "source.url=" + url, "--to", "null:", *once),
                          ("status", "--bd=" + url), ("status", url), ("dead", url), (url,),
                          ("help", url), ("tail", url, url, url)):
                 with self.subTest(args):

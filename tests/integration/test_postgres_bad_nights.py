@@ -17,9 +17,8 @@ from pgserver import Proxy, Server, Session
 class BadNights(PostgresTest):
     def lost(self, relay, pattern, since):
         """The line that tells of the trouble, at warn, with a reason that fits."""
-        line = self.wait_log(relay, "source lost", since)
+        line = self.wait_log(relay, f"source lost.*(?i:{pattern})", since)
         self.assertRegex(line, "level=warn")
-        self.assertRegex(line, pattern)
         return line
 
     def recovered(self, relay, since, label="after"):
@@ -47,7 +46,7 @@ class BadNights(PostgresTest):
                 loads[0].wait(20)
                 since = len(relay.err_lines)
                 self.server.restart(mode)
-                self.lost(relay, r"(?i)error_code=\w+", since)
+                self.lost(relay, r"error_code=\w+", since)
                 self.wait_log(relay, "connected and active", since)
                 loads[0].wait(20)
         self.assert_all_delivered(loads)
@@ -113,15 +112,19 @@ class BadNights(PostgresTest):
             self.stop_relay(relay)
 
     def test_a_statement_timeout_on_the_role(self):
-        """Either our session overrides it, or it is a loss like any other."""
-        self.owner("ALTER ROLE relay SET statement_timeout = '1ms'")
-        self.addCleanup(self.server.query, "ALTER ROLE relay RESET statement_timeout")
-        self.server.script(f"INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) "
+        """Overridden by our session, or told, with what to do about it."""
+        self.server.script("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) "
                            "SELECT 'order', 'k', 'changed', jsonb_build_object('n', i) FROM generate_series(1, 20000) i",
                            self.database, "app")
-        relay = self.start("relay", "--from", self.url, "--to", self.sink, "--set", "source.batch=10000")
-        wait_until(lambda: len(set(self.delivered_labels())) == 20000 or not relay.is_running(),
-                   "all events in spite of statement_timeout")
+        self.owner("ALTER ROLE relay SET statement_timeout = '1ms'")
+        try:
+            relay = self.start("relay", "--from", self.url, "--to", self.sink, "--set", "source.batch=10000")
+            line = self.wait_log(relay, "source lost|connected and active")
+            if "source lost" in line:
+                self.assertIn("statement_timeout", line)
+        finally:
+            self.owner("ALTER ROLE relay RESET statement_timeout")
+        wait_until(lambda: len(set(self.delivered_labels())) == 20000, "all events in spite of statement_timeout")
         self.stop_relay(relay)
 
     def test_other_settings_of_the_role_do_no_harm(self):
@@ -170,7 +173,7 @@ class BadNights(PostgresTest):
         self.stop_relay(relay)
 
     def test_a_deadlock_is_survived(self):
-        """The relay settles a dead letter: it holds the cursor and wants to
+        """The relay settles a dead letter (no file has so long a name): it holds the cursor and wants to
         park, while another session keeps it from parking and wants the cursor.
         The server ends the relay's transaction, which waited for less long."""
         relay = self.start_relay()
@@ -178,7 +181,7 @@ class BadNights(PostgresTest):
         other.execute("SET deadlock_timeout = '10min'")
         other.begin()
         other.execute("LOCK TABLE outrider_parked IN SHARE MODE")
-        self.owner(self.insert("dead").replace("payload)", "payload, topic)").replace("}')", "}', 'no/topic')"))
+        self.owner(self.insert("dead").replace("payload)", "payload, topic)").replace("}')", "}', repeat('x', 300))"))
         wait_until(lambda: self.owner("SELECT 1 FROM pg_locks WHERE NOT granted AND relation = "
                                       "'outrider_parked'::regclass"), "the relay to wait")
         other.execute("UPDATE outrider_cursor SET epoch = epoch")
@@ -194,7 +197,7 @@ class BadNights(PostgresTest):
                            "WHERE table_name = 'outbox' AND grantee = 'outrider_relay'")[0][0]
         self.night(lambda: self.owner("REVOKE ALL ON outbox FROM outrider_relay") and None or
                    self.commit_event("meanwhile"),
-                   lambda: self.owner(f"GRANT {table} ON outbox TO outrider_relay"), "(?i)denied|right|privilege")
+                   lambda: self.owner(f"GRANT {table} ON outbox TO outrider_relay"), "denied|right|privilege")
 
     def test_rights_to_the_cursor_revoked_and_given_back(self):
         rights = self.owner("SELECT string_agg(privilege_type, ', ') FROM information_schema.role_table_grants "
@@ -202,16 +205,16 @@ class BadNights(PostgresTest):
         self.night(lambda: self.owner("REVOKE ALL ON outrider_cursor FROM outrider_relay") and None or
                    self.commit_event("meanwhile"),
                    lambda: self.owner(f"GRANT {rights} ON outrider_cursor TO outrider_relay"),
-                   "(?i)denied|right|privilege")
+                   "denied|right|privilege")
 
     def test_a_table_renamed_away_and_back(self):
         self.night(lambda: self.owner("ALTER TABLE outbox RENAME TO outbox_away"),
-                   lambda: self.owner("ALTER TABLE outbox_away RENAME TO outbox"), "(?i)outbox")
+                   lambda: self.owner("ALTER TABLE outbox_away RENAME TO outbox"), "NO_OUTBOX|no table|outrider init")
 
     def test_the_cursor_renamed_away_and_back(self):
         self.night(lambda: self.owner("ALTER TABLE outrider_cursor RENAME TO away") and None or
                    self.commit_event("meanwhile"),
-                   lambda: self.owner("ALTER TABLE away RENAME TO outrider_cursor"), "(?i)outrider_cursor|outrider init")
+                   lambda: self.owner("ALTER TABLE away RENAME TO outrider_cursor"), "outrider_cursor|outrider init")
 
     def test_a_column_added_and_an_index_rebuilt_under_way(self):
         relay = self.start_relay()

@@ -16,7 +16,7 @@ class TwoRelays(PostgresTest):
         self.proxy = Proxy(self.server.port)
         self.addCleanup(self.proxy.close)
         by_proxy = self.server.url(self.database, "relay", port=self.proxy.port)
-        self.first = self.start("relay", "--from", by_proxy, "--to", self.sink, "--log-level", "debug")
+        self.first = self.start("relay", "--from", by_proxy, "--to", self.sink)
         self.first.wait_for_log("connected and active")
         self.second = self.start("relay", "--from", self.url, "--to", self.sink)
         self.second.wait_for_log("standing by")
@@ -35,7 +35,10 @@ class TwoRelays(PostgresTest):
             if mend:
                 mend()
             loads[0].wait(20)
-        self.assert_all_delivered(loads)
+        try:
+            self.assert_all_delivered(loads)
+        except AssertionError as e:
+            raise AssertionError(f"{e}\nthe first:\n{self.first.err()[-2000:]}\nthe second:\n{self.second.err()}") from None
         self.check_log(self.first)
         self.stop_relay(self.second)
 

@@ -317,6 +317,18 @@ class BadNights(StatusTest):
         self.assertEqual(relay.stop(), 0)
         self.assertEqual({r["payload"]["n"] for r in self.delivered()}, set(range(1, 1501)))
 
+    def test_a_relay_that_seldom_looks_keeps_its_session(self):
+        relay = self.start_relay("--set", "poll_interval=12s")
+        before = self.column("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'outrider%' AND "
+                             "datname = current_database()")
+        # Longer than the server's patience with a silent session.
+        self.wait_for("SELECT clock_timestamp() > backend_start + interval '10 s' FROM pg_stat_activity WHERE pid = %s"
+                      % before[0], "t")
+        self.insert(1)
+        self.wait_published(1)
+        self.assertEqual(relay.stop(), 0)
+        self.assertNotIn("lost", relay.err())
+
     def test_a_locked_row_delays_and_loses_nothing(self):
         self.insert(5)
         s = self.session()

@@ -45,7 +45,7 @@ class Version:
         self.assertEqual(self.server.version, self.major)
         # Twice is as good as once.
         self.run_outrider("init", "--db", self.owner_url)
-        self.server.query("SELECT outbox_enqueue('order', '1', 'created', '{\"n\": \"function\"}')",
+        self.server.query("SELECT outbox_enqueue('order', '1', 'changed', '{\"n\": \"function\"}')",
                           self.database, "app")
         self.commit_event("insert")
         self.relay_once()

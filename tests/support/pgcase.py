@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import signal
 import threading
 
 from harness import OutriderTest, wait_until
@@ -115,6 +116,8 @@ class PostgresTest(OutriderTest):
 
     @classmethod
     def setUpClass(cls):
+        # A test that ctest ends at its deadline takes its server along.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         cls.server = cls.server_class(**cls.settings)
         cls.addClassCleanup(cls.server.remove)
         cls.server.initialise()

@@ -13,6 +13,7 @@ not, for statements that block.
 fsync is off unless a test asks: a server that is killed, however rudely, loses
 only what it had not yet written to the kernel, which is all these tests need.
 """
+import atexit
 import collections
 import ctypes
 import itertools
@@ -232,6 +233,7 @@ class Server:
         self.settings.update({k: str(v) for k, v in settings.items()})
         self._process = None
         self._databases = itertools.count(1)
+        atexit.register(self.remove)
 
     def __enter__(self):
         try:
@@ -350,6 +352,7 @@ class Server:
         if self.is_running():
             self.stop("immediate")
         shutil.rmtree(self.root, ignore_errors=True)
+        atexit.unregister(self.remove)
 
     def copy_data(self, target):
         """A copy of the files, of a server that is stopped (cleanly or not)."""
@@ -398,7 +401,7 @@ class Server:
     def url(self, database="postgres", user=None, port=None, tcp=False, **parameters):
         """A URL by the socket, or by the loopback where it is asked for."""
         host = "127.0.0.1" if tcp or port else urllib.parse.quote(self.root, safe="")
-        query = urllib.parse.urlencode(parameters)
+        query = urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)
         return (f"postgresql://{user or self.user}@{host}:{port or self.port}/{database}"
                 + (f"?{query}" if query else ""))
 

@@ -374,6 +374,7 @@ static void a_slip_finds_what_was_meant(void **state)
         {"retri", "retry"},
         {"selects", "select"},
         {"frobnicate", NULL},
+        {"a", NULL},
         {"", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- $1: a table's name as the user wrote it. One row a column, in their order;
 -- none where there is no such table. Order of the columns here: adopt.c.
 SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relname::text,

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- The outbox, each row with its state. claim counts how often a row was taken,
 -- so that a relay that was too late cannot overwrite what a later one did.
 CREATE TABLE IF NOT EXISTS outbox (

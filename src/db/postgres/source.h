@@ -69,7 +69,7 @@ struct pg_source {
     const struct pg_layout *layout;
     void *layout_data;
     struct pg_statement st_catalog, st_companions;
-    char *companions_sql; /* owned; where they had to be made */
+    char *companions_sql;         /* owned; where they had to be made */
     struct pg_op ops[PG_OPS_MAX]; /* a ring */
     size_t first_op, n_ops;
     int64_t started_us; /* of connecting */

@@ -211,6 +211,7 @@ static int make(struct pg_source *s, struct outrider_error *err)
     d->s = s;
     d->renew_us = CLOCK_NEVER;
     d->st_session = (struct pg_statement){.sql = sql_session, .what = "cannot set the session up"};
+    d->st_beat = (struct pg_statement){.sql = "SELECT 1", .what = "cannot reach the server"};
     d->st_flush = (struct pg_statement){.sql = sql_flush, .what = "cannot flush the log"};
     outrider__arena_init(&d->arena, 16384);
     outrider__pg_args_init(&d->args);
@@ -359,14 +360,27 @@ static int renew(struct status_source *d, struct outrider_error *err)
     return outrider__pg_request_end(c, err);
 }
 
+/* The server ends a session that is silent for too long (leader.h (3)). */
+static int beat(struct status_source *d, struct instant now, struct outrider_error *err)
+{
+    if (d->s->conn.n_requests > 0 || d->beat_us == 0)
+        d->beat_us = now.mono_us + LEADER_HEARTBEAT_US;
+    if (now.mono_us < d->beat_us)
+        return 0;
+    d->beat_us = now.mono_us + LEADER_HEARTBEAT_US;
+    return outrider__pg_request(&d->s->conn, &d->st_beat, NULL, NULL, NULL, err);
+}
+
 static int status_tick(struct pg_source *s, struct instant now, struct outrider_error *err)
 {
     struct status_source *d = status_of(s);
+    if (beat(d, now, err) < 0)
+        return -1;
     if (d->fetch_op == NULL && now.mono_us >= d->look_us)
         s->base.ready = outrider__pg_status_room(d) > 0;
     if (now.mono_us >= d->renew_us && !d->is_renewing && renew(d, err) < 0)
         return -1;
-    s->base.wake_us = d->renew_us;
+    s->base.wake_us = d->renew_us < d->beat_us ? d->renew_us : d->beat_us;
     if (!s->base.ready && d->fetch_op == NULL && d->look_us < s->base.wake_us &&
         d->look_us > now.mono_us)
         s->base.wake_us = d->look_us;

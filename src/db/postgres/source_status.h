@@ -91,7 +91,8 @@ struct status_source {
     int64_t look_us, look_gap_us;
     int64_t renew_us;
     bool is_renewing;
-    struct pg_statement st_session, st_flush;
+    int64_t beat_us; /* when the server must hear of us at the latest */
+    struct pg_statement st_session, st_flush, st_beat;
     struct adoption *adoption; /* while the catalogue is read */
 };
 

@@ -209,8 +209,8 @@ static void append_roles(struct strbuf *sql, const struct init_options *o, const
     if (o->partition != NULL && is_log)
         strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
     if (!is_log) /* rows that carry their state are changed by the relay */
-        outrider__pg_schema_expand(
-            sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n", values, 2);
+        outrider__pg_schema_expand(sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n",
+                                   values, 2);
 }
 
 static int compose(const struct init_options *o, const struct circumstances *c, struct strbuf *sql,

@@ -23,6 +23,9 @@
 #define LANE_FIRST(condition)                                                         \
     "SELECT arrival FROM outrider_parked WHERE pipeline = ?1 AND lane = ?2" condition \
     " ORDER BY arrival LIMIT 1"
+#define LANE_ROWS(condition)                                                                  \
+    "SELECT " EVENT_COLUMNS ", arrival, attempts, state = 'dead' FROM outrider_parked WHERE " \
+    "pipeline = ?1 AND lane = ?2 AND arrival >= ?3" condition " ORDER BY arrival LIMIT ?4"
 #define PROMOTE(condition)                                                               \
     "UPDATE outrider_parked SET state = 'parked', next_attempt_at = 0, updated_at = ?3 " \
     "WHERE state = 'queued' AND arrival = (" LANE_FIRST(condition) ")"
@@ -51,9 +54,7 @@ static const char *const statements[ST_COUNT][2] = {
     [ST_DUE_HEADS] = {"SELECT arrival, lane FROM outrider_parked WHERE pipeline = ?1 AND "
                       "state = 'parked' AND next_attempt_at <= ?2 ORDER BY next_attempt_at, "
                       "arrival"},
-    [ST_LANE_ROWS] = {"SELECT " EVENT_COLUMNS ", arrival, attempts FROM outrider_parked "
-                      "WHERE pipeline = ?1 AND lane = ?2 AND arrival >= ?3 AND" LIVE
-                      " ORDER BY arrival LIMIT ?4"},
+    [ST_LANE_ROWS] = {LANE_ROWS(" AND" LIVE), LANE_ROWS("")},
     [ST_CURSOR_READ] = {"SELECT sink, position, anchor_id, epoch, on_dead, (SELECT id FROM outbox "
                         "WHERE seq = position), (SELECT seq FROM sqlite_sequence WHERE name = "
                         "'outbox') FROM outrider_cursor WHERE pipeline = ?1"},

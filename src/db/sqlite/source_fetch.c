@@ -272,6 +272,8 @@ static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, str
     (void)sqlite3_bind_int64(st, 4, (int64_t)(b->capacity / 4 + 1));
     while (!batch_is_full(b) && sqlite3_step(st) == SQLITE_ROW) {
         struct event *e;
+        if (sqlite3_column_int(st, EVENT_COLUMN_COUNT + 2))
+            break; /* where dead letters are read at all, they block */
         if (outrider__sqlite_row_of(st, b, (size_t)s->config->source.max_payload, &s->clock, &e,
                                     err) < 0)
             return SQLITE_NOMEM;
