@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- What every layout needs beside the outbox. Version 1.
 CREATE TABLE IF NOT EXISTS outrider_schema (
     version integer NOT NULL,
