@@ -250,6 +250,9 @@ static void measure_latency(struct bench *b, long seconds)
     struct relay r;
     if (ms == NULL)
         bench_die("out of memory");
+    size_t n = latency_of_disk(text("%s/plain", b->dir).s, LATENCY_RATE, seconds, ms);
+    add(b, "the disk alone: write and fdatasync, p99", bench_percentile(ms, n, 0.99), 0, "ms",
+        GOAL_NONE, 0);
     say("latency: twice %ld s of %d commits a second\n", seconds, LATENCY_RATE);
     double alone = process_family_cpu_seconds(b->server);
     latency_load(&latency_into_postgres, url.s, LATENCY_RATE, seconds);
@@ -258,7 +261,7 @@ static void measure_latency(struct bench *b, long seconds)
     pid_t pid = process_start(r.argv, r.log.s);
     process_await_text(r.log.s, "active");
     double with = process_family_cpu_seconds(b->server);
-    size_t n = latency_measure(&latency_into_postgres, url.s, events.s, LATENCY_RATE, seconds, ms);
+    n = latency_measure(&latency_into_postgres, url.s, events.s, LATENCY_RATE, seconds, ms);
     with = process_family_cpu_seconds(b->server) - with;
     double relay = process_stop(pid, r.log.s).cpu_seconds;
     add(b, "commit to log at 500/s, p50", bench_percentile(ms, n, 0.5), 0, "ms", GOAL_NONE, 0);
