@@ -272,6 +272,15 @@ static int set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool 
     return read_create(c, s, err);
 }
 
+/* A library does not write to a stream of its host; what matters comes as an event. */
+static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
+{
+    (void)rk;
+    (void)level;
+    (void)fac;
+    (void)buf;
+}
+
 int outrider__kafka_conf(const struct pipeline_config *c, bool careful, rd_kafka_conf_t **ret_conf,
                          struct kafka_settings *ret_settings, struct outrider_error *err)
 {
@@ -286,6 +295,7 @@ int outrider__kafka_conf(const struct pipeline_config *c, bool careful, rd_kafka
         outrider__kafka_settings_release(&s);
         return -1;
     }
+    rd_kafka_conf_set_log_cb(conf, no_log);
     read_settings(c, conf, &s);
     *ret_conf = conf;
     *ret_settings = s;

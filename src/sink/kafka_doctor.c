@@ -30,14 +30,6 @@ tell(const struct look *l, enum finding_level level, const char *advice, const c
     l->found(l->ctx, level, what, advice);
 }
 
-static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
-{
-    (void)rk;
-    (void)level;
-    (void)fac;
-    (void)buf;
-}
-
 static void on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque)
 {
     struct look *l = opaque;
@@ -69,7 +61,6 @@ static int open_producer(struct look *l, struct outrider_error *err)
     if (outrider__kafka_conf(l->config, true, &conf, &l->settings, err) < 0)
         return -1;
     rd_kafka_conf_set_opaque(conf, l);
-    rd_kafka_conf_set_log_cb(conf, no_log);
     rd_kafka_conf_set_error_cb(conf, on_error);
     rd_kafka_conf_set_stats_cb(conf, on_stats);
     (void)rd_kafka_conf_set(conf, "statistics.interval.ms", "100", NULL, 0);

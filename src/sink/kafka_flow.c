@@ -151,16 +151,15 @@ void outrider__kafka_place(struct kafka_sink *k, struct kafka_record *r)
     check_calm(k, t);
     if (k->settings.new_partitions != 0 && t->making == MAKE_NOT)
         outrider__kafka_create_begin(k, t);
+    bool is_full = k->overflow.head != NULL;
     if (l != NULL && l->is_broken) {
         judge_untried(k, r);
-    } else if (k->overflow.head != NULL) {
-        kafka_push(&k->overflow, r);
-    } else if (t->is_careful || t->making == MAKE_ASKED) {
+    } else if (!is_full && (t->is_careful || t->making == MAKE_ASKED)) {
         kafka_push(&t->waiting, r);
         outrider__kafka_topic_advance(k, t);
-    } else if (l != NULL && (l->held.head != NULL || !lane_is_open(k, l))) {
+    } else if (!is_full && l != NULL && (l->held.head != NULL || !lane_is_open(k, l))) {
         kafka_push(&l->held, r);
-    } else if (!pass_on(k, r)) {
+    } else if (is_full || !pass_on(k, r)) {
         kafka_push(&k->overflow, r);
     }
 }

@@ -11,15 +11,6 @@
 #define DYING_US 10000000
 #define STUCK_US 20000
 
-/* A library does not write to a stream of its host; what matters comes as an event. */
-static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
-{
-    (void)rk;
-    (void)level;
-    (void)fac;
-    (void)buf;
-}
-
 int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, bool careful,
                                  struct outrider_error *err)
 {
@@ -30,7 +21,6 @@ int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, 
     if (outrider__kafka_conf(k->config, careful, &conf, &settings, err) < 0)
         return -1;
     outrider__kafka_settings_release(&settings);
-    rd_kafka_conf_set_log_cb(conf, no_log);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
     *s = (struct kafka_session){.is_careful = careful};
     if (!careful && (s->trusted = calloc(KAFKA_TRUST, sizeof *s->trusted)) == NULL) {

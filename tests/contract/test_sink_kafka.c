@@ -214,6 +214,7 @@ static void deliver_from(struct rig *r, size_t from)
 static void check_order(struct rig *r, size_t n_keys)
 {
     size_t next[32];
+    assert_true(n_keys > 0 && n_keys <= 32);
     rig_read_back(r);
     for (size_t i = 0; i < n_keys; i++)
         next[i] = i;
