@@ -32,7 +32,7 @@ check: ## the quick tests (unit, contract, corpora, a little simulation), in und
 test: ## every test, with AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/setup test
 	@scripts/build test
-	@ctest --preset test -j$(JOBS)
+	@scripts/run-tests $(JOBS)
 
 soak: ## the fault suites at full counts (make test runs about a tenth of them)
 	@scripts/setup test

@@ -244,7 +244,7 @@ static void measure_latency(struct spine *s, long seconds)
                                                .unit = "ms"});
     relay_init(s, &r, db, "file:");
     pid_t pid = process_start(r.argv, r.log.text);
-    n = latency_measure(db.text, events.text, LATENCY_RATE, seconds, ms);
+    n = latency_measure(&latency_into_sqlite, db.text, events.text, LATENCY_RATE, seconds, ms);
     (void)process_stop(pid, r.log.text);
     report_add(&s->report, (struct report_row){.what = "commit to log at 200/s, p50",
                                                .ours = bench_percentile(ms, n, 0.5),

@@ -43,7 +43,7 @@ sqlite3 *backlog_open(const char *path)
     return db;
 }
 
-static int make_payload(long i, char *ret_json, size_t size)
+int backlog_payload(long i, char *ret_json, size_t size)
 {
     return snprintf(
         ret_json, size,
@@ -56,13 +56,23 @@ static int make_payload(long i, char *ret_json, size_t size)
         i % KEYS, i, i % 5000, i % 5000, i % 5000, i % 99999, i % 7 + 1, i % 88888, i % 1000 + 100);
 }
 
+const char *backlog_type(long i)
+{
+    return types[i % 5];
+}
+
+long backlog_key(long i)
+{
+    return i % KEYS;
+}
+
 static void insert(sqlite3_stmt *st, long i)
 {
     char key[32], json[512];
-    int len = make_payload(i, json, sizeof json);
-    snprintf(key, sizeof key, "%ld", i % KEYS);
+    int len = backlog_payload(i, json, sizeof json);
+    snprintf(key, sizeof key, "%ld", backlog_key(i));
     sqlite3_bind_text(st, 1, key, -1, SQLITE_STATIC);
-    sqlite3_bind_text(st, 2, types[i % 5], -1, SQLITE_STATIC);
+    sqlite3_bind_text(st, 2, backlog_type(i), -1, SQLITE_STATIC);
     sqlite3_bind_text(st, 3, json, len, SQLITE_STATIC);
     (void)sqlite3_step(st);
     if (sqlite3_reset(st) != SQLITE_OK)

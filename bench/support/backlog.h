@@ -9,10 +9,16 @@
 #include <sqlite3.h>
 #include <stddef.h>
 
+/* Event i: a payload of about 300 bytes (returns its length), one of five types,
+ * one of 10,000 keys. */
+int backlog_payload(long i, char *ret_json, size_t size);
+const char *backlog_type(long i);
+long backlog_key(long i);
+
 /* A connection to a database that `outrider init` has made. */
 sqlite3 *backlog_open(const char *path);
 
-/* n events with payloads of about 300 bytes, 10,000 keys, five event types. */
+/* The first n events. */
 void backlog_fill(const char *path, long n);
 
 /* Seconds to step over all events with the columns that the relay reads. */

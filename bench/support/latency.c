@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 30000
+#define THREADS_MAX 8
 #define MARK "\"n\":"
 
 static const char sql_insert[] =
@@ -24,25 +25,60 @@ static const char sql_insert[] =
     "VALUES ('order', ?1, 'Latency', ?2)";
 
 struct meter {
+    const struct latency_writer *writer;
     const char *db;
     long n, rate;
+    int64_t started_ns;
     int64_t *committed_ns, *seen_ns;
 };
 
-/* Event 0 only makes the topic's file; it is not counted. */
-static void commit_one(sqlite3 *db, sqlite3_stmt *st, long i, int64_t *ret_ns)
+struct sqlite_conn {
+    sqlite3 *db;
+    sqlite3_stmt *insert;
+};
+
+static void *sqlite_open(const char *path)
+{
+    struct sqlite_conn *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        bench_die("out of memory");
+    c->db = backlog_open(path);
+    if (sqlite3_prepare_v2(c->db, sql_insert, -1, &c->insert, NULL) != SQLITE_OK)
+        bench_die("%s", sqlite3_errmsg(c->db));
+    return c;
+}
+
+static void sqlite_commit(void *conn, long key, const char *json, int len)
+{
+    struct sqlite_conn *c = conn;
+    sqlite3_bind_int64(c->insert, 1, key);
+    sqlite3_bind_text(c->insert, 2, json, len, SQLITE_STATIC);
+    bool ok = sqlite3_exec(c->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
+    (void)sqlite3_step(c->insert);
+    ok &= sqlite3_reset(c->insert) == SQLITE_OK;
+    ok &= sqlite3_exec(c->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
+    if (!ok)
+        bench_die("cannot commit: %s", sqlite3_errmsg(c->db));
+}
+
+static void sqlite_close(void *conn)
+{
+    struct sqlite_conn *c = conn;
+    sqlite3_finalize(c->insert);
+    sqlite3_close(c->db);
+    free(c);
+}
+
+const struct latency_writer latency_into_sqlite = {
+    .open = sqlite_open, .commit = sqlite_commit, .close = sqlite_close, .n_threads = 1};
+
+/* Event 0 is not counted: it makes the topic's file, or only load. */
+static int64_t commit_one(const struct meter *m, void *conn, long i)
 {
     char json[400];
     int len = snprintf(json, sizeof json, "{" MARK "%ld,\"note\":\"%0260d\"}", i, 0);
-    sqlite3_bind_int64(st, 1, i % 100);
-    sqlite3_bind_text(st, 2, json, len, SQLITE_STATIC);
-    bool ok = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
-    (void)sqlite3_step(st);
-    ok &= sqlite3_reset(st) == SQLITE_OK;
-    ok &= sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
-    *ret_ns = bench_now_ns();
-    if (!ok)
-        bench_die("cannot commit: %s", sqlite3_errmsg(db));
+    m->writer->commit(conn, i % 100, json, len);
+    return bench_now_ns();
 }
 
 /* Until the i-th of events at this rate is due. */
@@ -54,21 +90,50 @@ static void pace(int64_t started_ns, long i, long rate)
         continue;
 }
 
-static void *write_events(void *arg)
+struct share {
+    struct meter *m;
+    long first;
+    pthread_t thread;
+};
+
+static void *write_share(void *arg)
 {
-    struct meter *m = arg;
-    sqlite3 *db = backlog_open(m->db);
-    sqlite3_stmt *st;
-    if (sqlite3_prepare_v2(db, sql_insert, -1, &st, NULL) != SQLITE_OK)
-        bench_die("%s", sqlite3_errmsg(db));
-    int64_t started_ns = bench_now_ns();
-    for (long i = 1; i <= m->n; i++) {
-        pace(started_ns, i, m->rate);
-        commit_one(db, st, i, &m->committed_ns[i]);
+    const struct share *share = arg;
+    struct meter *m = share->m;
+    void *conn = m->writer->open(m->db);
+    for (long i = share->first; i <= m->n; i += m->writer->n_threads) {
+        pace(m->started_ns, i, m->rate);
+        if (m->committed_ns != NULL)
+            m->committed_ns[i] = commit_one(m, conn, i);
+        else
+            (void)commit_one(m, conn, 0);
     }
-    sqlite3_finalize(st);
-    sqlite3_close(db);
+    m->writer->close(conn);
     return NULL;
+}
+
+static void start_writers(struct meter *m, struct share *shares)
+{
+    m->started_ns = bench_now_ns();
+    for (int k = 0; k < m->writer->n_threads; k++) {
+        shares[k] = (struct share){.m = m, .first = k + 1};
+        if (pthread_create(&shares[k].thread, NULL, write_share, &shares[k]) != 0)
+            bench_die("cannot start a thread");
+    }
+}
+
+static void join_writers(struct meter *m, struct share *shares)
+{
+    for (int k = 0; k < m->writer->n_threads; k++)
+        pthread_join(shares[k].thread, NULL);
+}
+
+void latency_load(const struct latency_writer *w, const char *db, long rate, long seconds)
+{
+    struct meter m = {.writer = w, .db = db, .n = rate * seconds, .rate = rate};
+    struct share shares[THREADS_MAX];
+    start_writers(&m, shares);
+    join_writers(&m, shares);
 }
 
 /* Notes the events of complete lines in text; returns how many bytes those were. */
@@ -137,37 +202,32 @@ static void read_until_all_seen(struct meter *m, int fd, int watch)
     }
 }
 
-static void send_first(const char *path)
+static void send_first(const struct meter *m)
 {
-    sqlite3 *db = backlog_open(path);
-    sqlite3_stmt *st;
-    int64_t ignored;
-    if (sqlite3_prepare_v2(db, sql_insert, -1, &st, NULL) != SQLITE_OK)
-        bench_die("%s", sqlite3_errmsg(db));
-    commit_one(db, st, 0, &ignored);
-    sqlite3_finalize(st);
-    sqlite3_close(db);
+    void *conn = m->writer->open(m->db);
+    (void)commit_one(m, conn, 0);
+    m->writer->close(conn);
 }
 
-size_t latency_measure(const char *db, const char *dir, long rate, long seconds, double *ret_ms)
+size_t latency_measure(const struct latency_writer *w, const char *db, const char *dir, long rate,
+                       long seconds, double *ret_ms)
 {
-    struct meter m = {.db = db, .n = rate * seconds, .rate = rate};
+    struct meter m = {.writer = w, .db = db, .n = rate * seconds, .rate = rate};
+    struct share shares[THREADS_MAX];
     char topic_dir[4096];
-    pthread_t writer;
     m.committed_ns = calloc((size_t)m.n + 1, sizeof *m.committed_ns);
     m.seen_ns = calloc((size_t)m.n + 1, sizeof *m.seen_ns);
     if (m.committed_ns == NULL || m.seen_ns == NULL)
         bench_die("out of memory");
     snprintf(topic_dir, sizeof topic_dir, "%s/latency", dir);
-    send_first(db);
+    send_first(&m);
     int fd = await_log(topic_dir);
     int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (watch < 0 || inotify_add_watch(watch, topic_dir, IN_MODIFY) < 0)
         bench_die("cannot watch %s", topic_dir);
-    if (pthread_create(&writer, NULL, write_events, &m) != 0)
-        bench_die("cannot start a thread");
+    start_writers(&m, shares);
     read_until_all_seen(&m, fd, watch);
-    pthread_join(writer, NULL);
+    join_writers(&m, shares);
     for (long i = 1; i <= m.n; i++) {
         int64_t ns = m.seen_ns[i] - m.committed_ns[i];
         ret_ms[i - 1] = ns > 0 ? (double)ns / 1e6 : 0;

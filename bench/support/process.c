@@ -2,6 +2,7 @@
 #include "support/process.h"
 #include "support/util.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -56,6 +57,16 @@ struct measured process_run(const char *const *argv, const char *log)
     return process_wait(process_start(argv, log), started_ns, log);
 }
 
+int process_try(const char *const *argv, const char *log)
+{
+    int status;
+    pid_t pid = process_start(argv, log);
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            bench_die("cannot wait for a child: %s", strerror(errno));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 struct measured process_stop(pid_t pid, const char *log)
 {
     int64_t now_ns = bench_now_ns();
@@ -70,6 +81,42 @@ double process_cpu_seconds(pid_t pid)
     if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
         bench_die("cannot read the CPU time of process %d", (int)pid);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Ticks of user and system time of a process; with those of the children it has
+ * waited for if `whole`. 0 if it is gone or if its parent is not `parent` (-1: any). */
+static unsigned long long ticks_of(long pid, long parent, int whole)
+{
+    char path[64], text[1024];
+    unsigned long long user, sys, child_user, child_sys;
+    long found;
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return 0;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    const char *rest = strrchr(text, ')'); /* the name may hold anything */
+    if (rest == NULL ||
+        sscanf(rest, ") %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu", &found,
+               &user, &sys, &child_user, &child_sys) != 5)
+        return 0;
+    if (parent >= 0 && found != parent)
+        return 0;
+    return user + sys + (whole ? child_user + child_sys : 0);
+}
+
+double process_family_cpu_seconds(pid_t pid)
+{
+    unsigned long long ticks = ticks_of(pid, -1, 1);
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
+            ticks += ticks_of(strtol(e->d_name, NULL, 10), pid, 0);
+    if (d != NULL)
+        closedir(d);
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
 static int contains(const char *path, const char *text)

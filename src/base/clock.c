@@ -236,3 +236,21 @@ void outrider__duration_format(int64_t us, char ret_text[CLOCK_TEXT_SIZE])
         }
     }
 }
+
+int outrider__day_time_parse(struct bytes text, int64_t *ret_us)
+{
+    int64_t digits[4];
+    if (text.len != 5 || text.data[2] != ':')
+        return -1;
+    for (size_t i = 0; i < 4; i++) {
+        char c = text.data[i < 2 ? i : i + 1];
+        if (c < '0' || c > '9')
+            return -1;
+        digits[i] = c - '0';
+    }
+    int64_t hour = digits[0] * 10 + digits[1], minute = digits[2] * 10 + digits[3];
+    if (hour > 23 || minute > 59)
+        return -1;
+    *ret_us = (hour * 60 + minute) * 60 * 1000000;
+    return 0;
+}

@@ -34,4 +34,7 @@ int outrider__duration_parse(struct bytes text, int64_t *ret_us);
 /* The shortest exact form: "1500ms", "5m", "7d". */
 void outrider__duration_format(int64_t us, char ret_text[CLOCK_TEXT_SIZE]);
 
+/* "02:00", from 00:00 to 23:59: microseconds since midnight. */
+int outrider__day_time_parse(struct bytes text, int64_t *ret_us);
+
 #endif

@@ -307,6 +307,11 @@ static const char *find_secret_word(struct bytes b)
     return first;
 }
 
+bool outrider__name_is_secret(struct bytes name)
+{
+    return find_secret_word(name) != NULL;
+}
+
 /* Behind the = of a "password = ..." within the text, or NULL. */
 static const char *find_assignment(struct bytes b)
 {

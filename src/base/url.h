@@ -37,6 +37,8 @@ int outrider__url_parse(struct bytes text, struct arena *arena, struct url *ret_
 /* The scheme alone ("kafka"), in lower case, or an error that says what a URL looks like. */
 int outrider__url_scheme(struct bytes text, char *ret_scheme, size_t size,
                          struct outrider_error *err);
+/* Whether a setting of this name is likely to hold a secret. */
+bool outrider__name_is_secret(struct bytes name);
 /* For logs and for people: *** stands for the password and for each parameter
  * whose name sounds secret (password, passphrase, secret, token, key). Works on
  * any text, also on one that does not parse: in doubt it hides too much. */

@@ -77,6 +77,16 @@ int outrider__cli_flush(int code)
 static void hide_secrets(char *arg, struct arena *arena)
 {
     struct bytes shown;
+    char *equals = strrchr(arg, '=');
+    /* --set sink.kafka.sasl.password=... and --set 'sink.kafka={sasl.password: ...}' */
+    char *map = strstr(arg, "kafka");
+    if (map != NULL && equals != NULL && strstr(arg, "://") == NULL &&
+        outrider__name_is_secret(bytes_str(map))) {
+        equals = strchr(map, '=');
+        if (equals != NULL)
+            memset(equals + 1, '*', strlen(equals + 1));
+        return;
+    }
     char *colon = strchr(arg, ':'), *start = arg;
     if (colon == NULL)
         return;

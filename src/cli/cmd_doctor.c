@@ -53,13 +53,19 @@ static void ignore_settled(void *ctx, struct delivery *d, enum sink_result resul
     (void)why;
 }
 
-static int try_sink(const struct pipeline_config *c, struct outrider_error *err)
+static int find_sink(const struct pipeline_config *c, const struct sink_ops **ret_ops,
+                     struct outrider_error *err)
 {
-    const struct sink_ops *ops;
     char scheme[32];
     if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__sink_find(scheme, &ops, err) < 0)
+        outrider__sink_find(scheme, ret_ops, err) < 0)
         return -1;
+    return 0;
+}
+
+static int try_sink(const struct pipeline_config *c, const struct sink_ops *ops,
+                    struct outrider_error *err)
+{
     struct sink *s = calloc(1, ops->size);
     if (s == NULL)
         return outrider__fail_nomem(err);
@@ -77,10 +83,20 @@ static void look_at_sink(struct doctor *d, const struct pipeline_config *c)
 {
     struct outrider_error err = {0};
     struct bytes shown;
+    const struct sink_ops *ops;
     char what[400];
     if (c->sink.url == NULL)
         return;
-    if (try_sink(c, &err) < 0) {
+    if (find_sink(c, &ops, &err) < 0) {
+        found(d, FINDING_PROBLEM, err.message, NULL);
+        return;
+    }
+    if (ops->doctor != NULL) {
+        if (ops->doctor(c, found, d, &err) < 0)
+            found(d, FINDING_PROBLEM, err.message, NULL);
+        return;
+    }
+    if (try_sink(c, ops, &err) < 0) {
         found(d, FINDING_PROBLEM, err.message, NULL);
         return;
     }

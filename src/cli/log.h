@@ -47,7 +47,7 @@ struct log_pipeline {
     const char *name;
     const char *source, *sink;            /* redacted URLs */
     int64_t source_lost_us, sink_down_us; /* monotonic; 0: not down */
-    enum outrider_code down_code; /* of the last outage told */
+    enum outrider_code down_code;         /* of the last outage told */
 };
 
 struct relay_observer outrider__log_observer(struct log_pipeline *p);

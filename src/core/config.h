@@ -105,7 +105,10 @@ struct pipeline_config {
     struct {
         const char *url;
         int64_t send_timeout_us;
-        int64_t rotate_size; /* file: start a new segment above this size */
+        int64_t rotate_size;             /* file: start a new segment above this size */
+        struct string_map kafka;         /* properties of librdkafka */
+        struct string_map create_topics; /* kafka: partitions, replication; empty: not asked for */
+        bool empty_is_tombstone;         /* kafka: an empty payload is published as null */
     } sink;
 
     struct {
@@ -143,6 +146,7 @@ struct pipeline_config {
     struct {
         int64_t retention_us; /* 0: keep for ever */
         int64_t every_us;
+        const char *at; /* "02:00": once a day, instead of every; NULL: unset */
         int64_t batch;
         int64_t pause_us;
         bool adopted; /* also in tables that are not ours */

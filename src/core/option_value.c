@@ -413,6 +413,22 @@ int outrider__value_add(const struct option *o, void *base, struct arena *arena,
     return add_at(o, (char *)base + o->offset, arena, map_name, text, err);
 }
 
+int outrider__value_put(const struct option *o, void *base, struct arena *arena,
+                        struct bytes map_name, struct bytes text, struct outrider_error *err)
+{
+    struct string_map *map = (struct string_map *)((char *)base + o->offset), fresh = {0};
+    for (size_t i = 0; i < map->n; i++) {
+        struct string_pair *p = &map->items[i];
+        if (!bytes_eq_str(map_name, p->name) &&
+            add_at(o, &fresh, arena, bytes_str(p->name), bytes_str(p->value), err) < 0)
+            return -1;
+    }
+    if (add_at(o, &fresh, arena, map_name, text.data != NULL ? text : BYTES_LIT(""), err) < 0)
+        return -1;
+    *map = fresh;
+    return 0;
+}
+
 static int items_set(const struct option *o, void *at, struct arena *arena, struct bytes text,
                      struct outrider_error *err)
 {
@@ -464,7 +480,7 @@ void outrider__value_clear(const struct option *o, void *base)
         *(struct string_map *)at = (struct string_map){0};
 }
 
-static void items_append(const struct option *o, const void *at, struct strbuf *out)
+static void items_append(const struct option *o, const void *at, bool redacted, struct strbuf *out)
 {
     const struct string_list *strings = at;
     const struct duration_list *durations = at;
@@ -482,13 +498,16 @@ static void items_append(const struct option *o, const void *at, struct strbuf *
         } else {
             outrider__flow_append(out, map->items[i].name);
             strbuf_append_str(out, ": ");
-            outrider__flow_append(out, map->items[i].value);
+            bool hide = redacted && o->has_secrets &&
+                        outrider__name_is_secret(bytes_str(map->items[i].name));
+            outrider__flow_append(out, hide ? "***" : map->items[i].value);
         }
     }
     strbuf_append_char(out, o->type == OPTION_MAP ? '}' : ']');
 }
 
-static void value_append(const struct option *o, const void *base, struct strbuf *out)
+static void value_append(const struct option *o, const void *base, bool redacted,
+                         struct strbuf *out)
 {
     const void *at = (const char *)base + o->offset;
     char text[CLOCK_TEXT_SIZE];
@@ -518,7 +537,7 @@ static void value_append(const struct option *o, const void *base, struct strbuf
         outrider__strbuf_append(out, enum_name(o->values, *(const int *)at));
         break;
     default:
-        items_append(o, at, out);
+        items_append(o, at, redacted, out);
         break;
     }
 }
@@ -536,7 +555,7 @@ int outrider__value_get(const struct option *o, const void *base, struct strbuf 
         outrider__arena_release(&arena);
         return r < 0 || ret_text->failed ? -1 : 0;
     }
-    value_append(o, base, ret_text);
+    value_append(o, base, true, ret_text);
     return ret_text->failed ? -1 : 0;
 }
 
@@ -576,8 +595,8 @@ bool outrider__value_differs(const struct option *o, const void *base_a, const v
     struct strbuf a, b;
     outrider__strbuf_init(&a, SIZE_MAX / 4);
     outrider__strbuf_init(&b, SIZE_MAX / 4);
-    value_append(o, base_a, &a);
-    value_append(o, base_b, &b);
+    value_append(o, base_a, false, &a);
+    value_append(o, base_b, false, &b);
     bool differs = a.failed || b.failed || !bytes_eq(strbuf_bytes(&a), strbuf_bytes(&b));
     outrider__strbuf_release(&a);
     outrider__strbuf_release(&b);

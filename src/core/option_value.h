@@ -14,6 +14,9 @@ int outrider__value_set(const struct option *o, void *base, struct arena *arena,
 /* Appends to a list or map; map_name is for maps only. */
 int outrider__value_add(const struct option *o, void *base, struct arena *arena,
                         struct bytes map_name, struct bytes text, struct outrider_error *err);
+/* Sets one item of a map, new or known; the others stay. */
+int outrider__value_put(const struct option *o, void *base, struct arena *arena,
+                        struct bytes map_name, struct bytes text, struct outrider_error *err);
 /* Empties a list or map. */
 void outrider__value_clear(const struct option *o, void *base);
 int outrider__value_get(const struct option *o, const void *base, struct strbuf *ret_text);

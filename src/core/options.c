@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "core/headers.h"
 #include "core/regex_route.h"
 #include "core/template.h"
@@ -18,6 +19,16 @@
 #define MINUTE 60.0
 #define HOUR 3600.0
 #define DAY 86400.0
+
+static int day_time_check(struct bytes value, struct outrider_error *err)
+{
+    int64_t us;
+    if (value.len == 0 || outrider__day_time_parse(value, &us) == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "'%.*s' is not a time of day such as 02:00",
+                          value.len > 60 ? 60 : (int)value.len, value.data);
+}
 
 /* clang-format off */
 static const struct option table[] = {
@@ -66,6 +77,12 @@ static const struct option table[] = {
      .reloadable = true, .text = "How long one try may take before it counts as failed."},
     {"sink.rotate_size", OPTION_SIZE, AT(sink.rotate_size), .initial = "64MiB", .min = KIB, .max = 1024 * GIB,
      .text = "file: a new segment is begun above this size."},
+    {"sink.kafka", OPTION_MAP, AT(sink.kafka), .initial = "{}", .example = "{compression.type: lz4, linger.ms: 5}", .has_secrets = true,
+     .text = "kafka: properties of librdkafka, which see; also one by one as sink.kafka.NAME."},
+    {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
+     .text = "kafka: topics that are missing are made, with so many partitions and replicas; empty: they are not made."},
+    {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
+     .text = "kafka: whether an empty payload is published as a tombstone (null), as a missing one always is."},
 
     {"route.topic", OPTION_STRING, AT(route.topic), .initial = "${aggregate_type}.${event_type}",
      .reloadable = true, .is_template = true, .check = outrider__template_check,
@@ -125,6 +142,9 @@ static const struct option table[] = {
      .reloadable = true, .text = "How long settled events stay in the outbox; 0: for ever."},
     {"cleanup.every", OPTION_DURATION, AT(cleanup.every_us), .initial = "1h", .min = 0.001, .max = 365 * DAY,
      .reloadable = true, .text = "Time between two clean-ups."},
+    {"cleanup.at", OPTION_STRING, AT(cleanup.at), .example = "02:00", .reloadable = true, .check = day_time_check,
+     .text = "Time of day, in UTC, at which events are cleaned up, once a day and instead of cleanup.every; a relay that is not active then "
+             "waits for the next day. Empty: cleanup.every says when."},
     {"cleanup.batch", OPTION_INT, AT(cleanup.batch), .initial = "1000", .min = 1, .max = 100000,
      .reloadable = true, .text = "Rows removed in one transaction."},
     {"cleanup.pause", OPTION_DURATION, AT(cleanup.pause_us), .initial = "10ms", .max = HOUR,
@@ -225,8 +245,7 @@ static size_t normalise(struct bytes name, char out[NAME_MAX_LEN])
     return n;
 }
 
-/* How many letters must be put in, taken out, changed or swapped with the next. */
-static unsigned distance(struct bytes left, struct bytes right)
+unsigned outrider__name_distance(struct bytes left, struct bytes right)
 {
     char a[NAME_MAX_LEN], b[NAME_MAX_LEN];
     size_t n = normalise(left, a), m = normalise(right, b);
@@ -259,7 +278,7 @@ struct nearest {
 static void consider(struct nearest *best, struct bytes typed, struct bytes known,
                      const char *stands_for, unsigned penalty)
 {
-    unsigned d = distance(typed, known) + penalty;
+    unsigned d = outrider__name_distance(typed, known) + penalty;
     if (d < best->distance) {
         best->distance = d;
         best->name = stands_for;

@@ -40,6 +40,7 @@ struct option {
     double min, max;     /* numbers, sizes (bytes), durations (seconds); max 0: no limit */
     bool reloadable;     /* SIGHUP takes it over */
     bool is_template;    /* ${...} in it is ours: never taken from the environment */
+    bool has_secrets;    /* MAP: values whose names sound secret are shown as *** */
     /* Optional: whether a string (or a map's value) makes sense; the error
      * speaks of the value only, the caller puts the option's name before it. */
     int (*check)(struct bytes value, struct outrider_error *err);
@@ -57,6 +58,9 @@ const struct option *outrider__options(size_t *ret_n);
 const struct option *outrider__option_find(struct bytes name);
 /* The name that was most likely meant, or NULL; also of a section ("retry"). */
 const char *outrider__option_nearest(struct bytes name);
+/* How many letters must be put in, taken out, changed or swapped with the next to
+ * make one of the other, without regard to case, - and _. Long names are cut. */
+unsigned outrider__name_distance(struct bytes left, struct bytes right);
 /* Whether some option's name begins with "name.". */
 bool outrider__option_is_section(struct bytes name);
 /* The error for a name that find() does not know: what was meant, or which
@@ -68,7 +72,7 @@ int outrider__config_init(struct pipeline_config *c, struct arena *arena, const 
                           struct outrider_error *err);
 /* Parses and checks one value. Lists: "[a, b]" or "a,b"; maps: "{a: b, c: d}";
  * an item with special characters stands in quotes. A list or map replaces
- * what was there. */
+ * what was there; "sink.kafka.NAME" sets one item of the map sink.kafka. */
 int outrider__config_set(struct pipeline_config *c, struct bytes name, struct bytes value,
                          struct outrider_error *err);
 /* Lists and maps item by item, for a parser that has them already: clear, then

@@ -115,7 +115,7 @@ static void check_once(struct relay *r)
             outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
                            "source did not answer within connect_timeout");
         relay_fail(r, &err);
-    } else if (r->is_down && !(r->is_probing && !has_batches(r))) {
+    } else if ((r->is_down && !(r->is_probing && !has_batches(r))) || r->is_stalled) {
         if (r->down_since_us == 0)
             r->down_since_us = r->now.mono_us;
         else if (r->now.mono_us - r->down_since_us >= limit)
@@ -135,7 +135,7 @@ static void check_stop(struct relay *r)
         return;
     bool idle = !has_batches(r) || r->source == NULL || !r->source->active;
     /* In an outage, and after a failure, waiting for the sink brings nothing. */
-    bool hopeless = r->stats.in_flight == 0 && (r->is_down || r->failed);
+    bool hopeless = r->is_stalled || (r->stats.in_flight == 0 && (r->is_down || r->failed));
     if (!r->is_final && !idle && (hopeless || r->failed || r->now.mono_us >= r->stop_us)) {
         outrider__relay_settle_final(r);
         r->stop_us = r->now.mono_us + FINAL_SETTLE_US;

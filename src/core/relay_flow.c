@@ -499,6 +499,14 @@ static void probe_sink(struct relay *r)
     }
 }
 
+/* An outage in which the sink keeps what it has. */
+static void sink_stalls(struct relay *r, const struct outrider_error *why)
+{
+    r->is_stalled = true;
+    r->down_error = *why;
+    relay_note(r, NOTE_SINK_DOWN, 0, why);
+}
+
 static void check_timeouts(struct relay *r)
 {
     int64_t timeout = r->config.sink.send_timeout_us;
@@ -528,9 +536,19 @@ static void check_timeouts(struct relay *r)
         struct outrider_error err;
         outrider__fail(&err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
                        "no answer within send_timeout; still waiting");
-        r->is_stalled = true;
-        relay_note(r, NOTE_SINK_DOWN, 0, &err);
+        sink_stalls(r, &err);
     }
+}
+
+/* A sink that holds on to what it was given, and knows what is in the way. */
+static void check_trouble(struct relay *r)
+{
+    struct outrider_error err;
+    if (r->sink == NULL || r->sink->trouble[0] == '\0' || r->stats.in_flight == 0 || r->is_down ||
+        r->is_stalled)
+        return;
+    outrider__fail(&err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "%s", r->sink->trouble);
+    sink_stalls(r, &err);
 }
 
 bool outrider__relay_sink_check(struct relay *r)
@@ -539,6 +557,7 @@ bool outrider__relay_sink_check(struct relay *r)
                   r->now.mono_us >= r->sink_retry_us;
     if (probes)
         probe_sink(r);
+    check_trouble(r);
     if (r->stats.in_flight == 0)
         r->timeout_check_us = CLOCK_NEVER;
     else if (r->timeout_check_us == CLOCK_NEVER || r->now.mono_us >= r->timeout_check_us)

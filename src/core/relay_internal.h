@@ -40,8 +40,8 @@ struct relay {
     int64_t inactive_since_us; /* monotonic */
     struct outrider_error source_error;
     uint32_t warnings; /* of this source, told so far */
-    uint64_t op_no; /* operations started or completed so far */
-    size_t n_ops;   /* under way */
+    uint64_t op_no;    /* operations started or completed so far */
+    size_t n_ops;      /* under way */
     struct source_op mark_op, cleanup_op;
     bool mark_busy, cleanup_busy, fetch_busy;
     struct source_op ops[RELAY_BATCHES];

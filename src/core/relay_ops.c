@@ -40,7 +40,7 @@ static bool start_fetch(struct relay *r)
     struct batch *b = free_batch(r);
     if (b == NULL || r->fetch_busy || !r->source->ready)
         return false;
-    if (r->ready_head != NULL && !r->is_sink_full)
+    if (r->ready_head != NULL && !r->is_sink_full && !r->source->reads_ahead)
         return false; /* first what is there */
     if (r->config.once && (!r->mark_started || r->mark_busy || r->source->mark_reached))
         return false;
@@ -71,8 +71,22 @@ static bool start_fetch_parked(struct relay *r)
     return start_op(r, &r->ops[0], SOURCE_FETCH_PARKED, b);
 }
 
+/* When the next clean-up begins, on the monotonic clock. */
+static int64_t next_cleanup_us(const struct relay *r)
+{
+    const int64_t day_us = INT64_C(86400) * 1000000;
+    const char *at = r->config.cleanup.at;
+    int64_t at_us;
+    if (at == NULL || outrider__day_time_parse(bytes_str(at), &at_us) < 0)
+        return r->now.mono_us + r->config.cleanup.every_us;
+    int64_t wait_us = at_us - r->now.wall_us % day_us;
+    return r->now.mono_us + (wait_us > 0 ? wait_us : wait_us + day_us);
+}
+
 static bool start_cleanup(struct relay *r)
 {
+    if (r->cleanup_us == 0 && r->config.cleanup.at != NULL)
+        r->cleanup_us = next_cleanup_us(r);
     if (r->cleanup_busy || r->config.once || r->config.replay ||
         r->config.cleanup.retention_us <= 0 || r->now.mono_us < r->cleanup_us)
         return false;
@@ -177,7 +191,9 @@ static void settled(struct relay *r, struct batch *b)
             l->parked_until = r->op_no;
         outrider__lane_unref(&r->lanes, l);
     }
-    r->once_parked_done = false;
+    /* What was parked in this run is not due in it, unless its lane was. */
+    if (b->is_parked || r->source->parked_due_us <= r->once_wall_us)
+        r->once_parked_done = false;
     if (!b->is_parked)
         fifo_remove_first(r);
     free_the_batch(b);
@@ -192,7 +208,7 @@ static void cleaned(struct relay *r, const struct source_op *op)
         r->cleanup_us = r->now.mono_us + r->config.cleanup.pause_us;
         return;
     }
-    r->cleanup_us = r->now.mono_us + r->config.cleanup.every_us;
+    r->cleanup_us = next_cleanup_us(r);
     if (r->cleanup_removed > 0)
         relay_note(r, NOTE_CLEANUP, r->cleanup_removed, NULL);
     r->cleanup_removed = 0;

@@ -27,6 +27,7 @@
 #define CORE_SINK_H
 
 #include "core/event.h"
+#include "core/finding.h"
 
 struct pipeline_config;
 
@@ -44,6 +45,7 @@ struct sink {
     int lane_depth;        /* how many of one lane and topic it may hold: 1, or 0 for any number */
     int64_t wake_us;       /* monotonic: call poll() at the latest then */
     char description[256]; /* for people, without secrets */
+    char trouble[256];     /* why nothing of what it holds moves; empty: it does, or nobody knows */
 };
 
 struct pollfd;
@@ -63,6 +65,11 @@ struct sink_ops {
     int (*poll)(struct sink *s, struct instant now, struct outrider_error *err);
     int (*fds)(struct sink *s, struct pollfd *ret_fds, int max);
     void (*close)(struct sink *s);
+    /* Optional: looks at the receiver without publishing anything, and says what
+     * works and what does not. May wait, within connect_timeout. An error says
+     * that it could not look at all. */
+    int (*doctor)(const struct pipeline_config *config, finding_fn *found, void *ctx,
+                  struct outrider_error *err);
 };
 
 #endif

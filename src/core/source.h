@@ -58,6 +58,7 @@ struct source {
     /* Set by the source, read by the engine after every call. */
     bool active;           /* holds the pipeline's lock: operations are accepted */
     bool ready;            /* a FETCH may find something; false: wait for poll() to set it */
+    bool reads_ahead;      /* a FETCH is a round trip: begin the next while the last is delivered */
     bool mark_reached;     /* every event committed before MARK has been fetched */
     int64_t parked_due_us; /* wall clock: when a parked lane is next due, CLOCK_NEVER if none */
     int64_t wake_us;       /* monotonic: call poll() at the latest then, CLOCK_NEVER if no need */

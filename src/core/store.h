@@ -13,6 +13,7 @@
 
 #include "base/strbuf.h"
 #include "core/event.h"
+#include "core/finding.h"
 #include "outrider/event.h"
 
 struct pipeline_config;
@@ -67,11 +68,6 @@ struct dead_row {
     const char *error_code, *error_message;
     int64_t parked_at_us, next_attempt_us, updated_at_us;
 };
-
-enum finding_level { FINDING_OK, FINDING_NOTE, FINDING_WARNING, FINDING_PROBLEM };
-
-/* One thing that doctor found: what, and what to do about it (or NULL). */
-typedef void finding_fn(void *ctx, enum finding_level level, const char *what, const char *advice);
 
 struct store {
     const struct store_ops *ops;

@@ -39,6 +39,7 @@ struct sink_fixture {
     /* A URL with which open() fails; NULL: there is none. */
     const char *bad_url;
     bool refuses_empty_topic;
+    bool keeps_little; /* the receiver forgets all but the last few megabytes */
 };
 
 int sink_contract_run(const char *name, struct sink_fixture *f);
@@ -78,6 +79,8 @@ struct delivery *rig_add(struct rig *r, const char *topic, const char *key, stru
 void rig_submit(struct rig *r, size_t from, size_t to);
 /* Polls until so many reports have come, or the time limit is reached, which fails the test. */
 void rig_wait(struct rig *r, size_t n_told);
+/* Waits for what the sink names, or for the deadline, and polls once. */
+void rig_poll(struct rig *r, int64_t deadline_us);
 /* Adds, submits and waits for one that must be delivered. */
 void rig_deliver(struct rig *r, const char *topic, const char *key, const char *payload);
 /* Reads back everything; r->seen. */

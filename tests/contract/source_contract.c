@@ -450,6 +450,35 @@ static void a_dead_letter_within_a_lane_keeps_those_behind_it_under_block(void *
 }
 
 /* (8) */
+static void a_key_of_any_length_has_a_lane_of_its_own(void **state)
+{
+    struct harness *h = *state;
+    char one[9001], other[9001];
+    unsigned int noise = 1;
+    for (size_t i = 0; i < sizeof one - 1; i++) { /* nothing that could be compressed */
+        noise = noise * 1103515245U + 12345U;
+        one[i] = other[i] = (char)('!' + 1 + noise / 65536U % 80U);
+        if (one[i] == '\'' || one[i] == '\\')
+            one[i] = other[i] = 'x';
+    }
+    one[sizeof one - 1] = other[sizeof other - 1] = '\0';
+    other[sizeof other - 2] = '~';
+    harness_activate(h);
+    park_lane(h, one, 2, 1000);
+    harness_insert(h, one);
+    harness_insert(h, other);
+    assert_int_equal(harness_fetch(h), 2);
+    assert_true(h->batch.events[0].is_blocked);
+    assert_false(h->batch.events[1].is_blocked);
+    harness_decide(&h->batch.events[0], OUTCOME_QUEUED, 0);
+    harness_decide(&h->batch.events[1], OUTCOME_DELIVERED, 0);
+    h->batch.n_settle = 2;
+    settle_as_is(h, &h->batch);
+    harness_fetch_parked(h, 1000);
+    ASSERT_NUMBERS(&h->parked, 0, 1, 2);
+}
+
+/* (8) */
 static void
 an_event_that_must_queue_behind_a_lane_that_is_empty_by_then_is_due_at_once(void **state)
 {
@@ -837,6 +866,7 @@ int source_contract_run(const char *name, const struct source_fixture *f)
         T(when_the_first_of_a_lane_leaves_the_next_is_due_at_once),
         T(a_parked_event_that_dies_under_block_keeps_its_lane),
         T(a_dead_letter_within_a_lane_keeps_those_behind_it_under_block),
+        T(a_key_of_any_length_has_a_lane_of_its_own),
         T(an_event_that_must_queue_behind_a_lane_that_is_empty_by_then_is_due_at_once),
         T(parked_rows_outlive_a_change_of_ordered),
         T(without_order_parked_events_of_a_key_do_not_wait_for_each_other),

@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 import unittest
 
+from pgserver import Server, clean_environment
+
 ROOT = pathlib.Path(os.environ["OUTRIDER_SOURCE"])
 BUILD = pathlib.Path(os.environ["OUTRIDER_BUILD"])
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
@@ -33,9 +35,14 @@ def is_endless(line):
     return line.endswith(" -f") or (line.startswith("outrider relay") and "--once" not in line)
 
 
+def is_about_postgres(page):
+    return page.name.startswith("postgres")
+
+
 class Docs(unittest.TestCase):
-    def run_script(self, script, what):
-        env = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", NO_COLOR="1")
+    def run_script(self, script, what, **environment):
+        env = clean_environment(PATH=f"{BUILD}:{os.environ['PATH']}", NO_COLOR="1")
+        env.update(environment)
         with tempfile.TemporaryDirectory() as directory:
             done = subprocess.run(["bash", "-c", "set -euo pipefail\n" + script], cwd=directory,
                                   env=env, timeout=120, stdin=subprocess.DEVNULL,
@@ -55,12 +62,20 @@ class Docs(unittest.TestCase):
             with self.subTest(line=line):
                 self.run_script(SETTING + line, line)
 
+    def run_page(self, page, script):
+        if not is_about_postgres(page):
+            self.run_script(script, page)
+            return
+        # Its URLs name no host and no user: libpq takes both from the environment.
+        with Server() as server:
+            self.run_script(script, page, PGHOST=server.root, PGPORT=str(server.port), PGUSER=server.user)
+
     def test_every_command_in_the_documents_runs(self):
         total = 0
         for page in pages():
             with self.subTest(page=str(page.relative_to(ROOT))):
                 blocks = BLOCK.findall(page.read_text())
-                self.run_script("\n".join(blocks), page)
+                self.run_page(page, "\n".join(blocks))
                 total += len(blocks)
         self.assertGreater(total, 10)
 

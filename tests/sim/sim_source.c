@@ -23,6 +23,7 @@ static int sim_open(struct source *s, const struct pipeline_config *config, stru
     if (world_chance(me->w, me->w->faults.source_open_error))
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: no connection");
     s->wake_us = 0;
+    s->reads_ahead = world_chance(me->w, 0.5);
     return 0;
 }
 

@@ -127,6 +127,7 @@ class PostgresTest(OutriderTest):
     def setUp(self):
         super().setUp()
         self.database = self._make_database()
+        self.addCleanup(self.server.forget, self.database)
         self.url = self.server.url(self.database, "relay")
         self.owner_url = self.server.url(self.database)
         self.sink_rows = Delivered(self.events)

@@ -189,6 +189,15 @@ class Session:
         self._read(0)
         return any(line.startswith(self._mark.encode()) for line in self._lines)
 
+    def is_alive(self):
+        """Whether the connection still answers; one that does not is closed."""
+        try:
+            self.execute("SELECT 1")
+            return True
+        except (ConnectionLost, SqlError):
+            self.kill()
+            return False
+
     def kill(self):
         """Ends psql without a farewell, as a client that crashes."""
         self._psql.kill()
@@ -232,6 +241,8 @@ class Server:
         }
         self.settings.update({k: str(v) for k, v in settings.items()})
         self._process = None
+        self._kept = {}
+        self._kept_lock = threading.Lock()
         self._databases = itertools.count(1)
         atexit.register(self.remove)
 
@@ -320,6 +331,7 @@ class Server:
 
     def stop(self, mode="fast"):
         """smart waits for sessions, fast ends them, immediate is a crash."""
+        self.forget()
         if self.is_running():
             signals = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
             self._process.send_signal(signals[mode])
@@ -328,6 +340,7 @@ class Server:
 
     def crash(self):
         """SIGKILL to the postmaster; its children notice and go."""
+        self.forget()
         self._process.kill()
         self._process.wait()
         self._process = None
@@ -409,9 +422,27 @@ class Server:
         return Session(self.url(database, user), options)
 
     def query(self, sql, database="postgres", user=None):
-        """One statement on a connection of its own; its rows."""
-        with self.session(database, user) as s:
-            return s.execute(sql)
+        """One statement outside of any transaction; its rows. The connection is kept for the next one."""
+        with self._kept_lock:
+            s = self._kept.pop((database, user), None)
+            if s is None or not s.is_alive():
+                s = self.session(database, user)
+            try:
+                rows = s.execute(sql)
+            except SqlError:
+                self._kept[database, user] = s
+                raise
+            except BaseException:
+                s.kill()
+                raise
+            self._kept[database, user] = s
+            return rows
+
+    def forget(self, database=None):
+        """Ends the connections that are kept, to one database or to all."""
+        with self._kept_lock:
+            for key in [k for k in self._kept if database in (None, k[0])]:
+                self._kept.pop(key).kill()
 
     def script(self, text, database="postgres", user=None):
         """A script for psql, which stops at the first error. Its output."""
@@ -424,6 +455,8 @@ class Server:
     def create_database(self, template=None):
         """A new database; its name."""
         name = f"t{next(self._databases)}"
+        if template:
+            self.forget(template)
         self.query(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
         return name
 

@@ -113,6 +113,7 @@ class RandomWriters(PostgresTest):
         self.run_storm(kills=True, arguments=())
 
     def test_small_batches_in_a_partitioned_outbox(self):
+        self.server.forget(self.database)
         self.server.query(f"DROP DATABASE {self.database}")
         type(self).init_arguments = ("--partition", "day")
         self.database = self.server.create_database()

@@ -257,6 +257,20 @@ static void a_uuid_has_its_usual_form_and_no_other(void **state)
     assert_false(outrider__uuid_is_valid(BYTES_NULL));
 }
 
+static void a_time_of_day_is_hours_and_minutes(void **state)
+{
+    static const char *const bad[] = {"",      "2:00",     "02:0",  "24:00", "02:60",
+                                      "02-00", "02:00:00", " 2:00", "0a:00", "-1:00"};
+    int64_t us = -1;
+    (void)state;
+    assert_int_equal(outrider__day_time_parse(bytes_str("00:00"), &us), 0);
+    assert_int_equal(us, 0);
+    assert_int_equal(outrider__day_time_parse(bytes_str("23:59"), &us), 0);
+    assert_int_equal(us, (23 * 60 + 59) * INT64_C(60000000));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(outrider__day_time_parse(bytes_str(bad[i]), &us), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +284,7 @@ int main(void)
         cmocka_unit_test(the_monotonic_clock_does_not_run_backwards),
         cmocka_unit_test(a_new_uuid_is_version_7_of_its_time),
         cmocka_unit_test(uuids_of_later_microseconds_sort_later),
+        cmocka_unit_test(a_time_of_day_is_hours_and_minutes),
         cmocka_unit_test(uuids_of_one_instant_differ),
         cmocka_unit_test(a_uuid_has_its_usual_form_and_no_other),
     };

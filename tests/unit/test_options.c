@@ -84,6 +84,8 @@ static const char *other_value(const struct option *o)
     case OPTION_STRING:
         break;
     }
+    if (strcmp(o->name, "cleanup.at") == 0)
+        return "02:00";
     return strcmp(o->name, "route.regex_field") == 0 ? "aggregate_id" : "another";
 }
 
@@ -210,6 +212,8 @@ static void wrong_values_are_refused_with_range_and_example(void **state)
         {"route.topic", "a${", NULL},
         {"route.regex", "(", NULL},
         {"route.regex_field", "colour", NULL},
+        {"cleanup.at", "25:00", NULL},
+        {"cleanup.at", "noon", NULL},
         {"headers.event_id", "event id", NULL},
         {"headers.event_id", "event\nid", NULL},
         {"ordered", "maybe", "option 'ordered': 'maybe' is not true or false, for example 'true'"},

@@ -25,7 +25,7 @@ static int load_values(struct pg_store *s, struct arena *arena, struct adopted *
                        struct outrider_error *err)
 {
     struct strbuf sql;
-    PGresult *r;
+    PGresult *r = NULL;
     outrider__strbuf_init(&sql, 4096);
     outrider__pg_adopt_values_sql(a, s->config, &sql);
     int rc = 0;
@@ -47,7 +47,7 @@ int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
     const char *name =
         s->config->source.tables.n > 0 ? s->config->source.tables.items[i] : "outbox";
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     outrider__pg_args_init(&args);
     outrider__pg_arg_str(&args, name);
     int rc = outrider__pg_store_query(s, outrider__pg_adopt_sql, &args, "cannot read the catalogue",
@@ -165,7 +165,7 @@ static int add_counts(struct pg_store *s, const struct adopted *a, void *ctx,
     struct store_status *st = ctx;
     struct strbuf q;
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     outrider__strbuf_init(&q, SQL_CAP);
     count_sql(&q, a);
     outrider__pg_args_init(&args);
@@ -213,7 +213,7 @@ int outrider__pg_adopted_status(struct pg_store *s,
 {
     struct strbuf q;
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     outrider__pg_args_init(&args);
     outrider__pg_array_begin(&args, PG_TEXT);
     int rc = each_table(s, add_table_name, &args, err);
@@ -383,7 +383,7 @@ static int list_table(struct pg_store *s, const struct adopted *a, void *ctx,
     struct pg_args args;
     struct strbuf q;
     struct batch b;
-    PGresult *r;
+    PGresult *r = NULL;
     if (a->parks_dead)
         return 0;
     if (outrider__batch_init(&b, 1, SIZE_MAX, err) < 0)
@@ -457,7 +457,7 @@ static int change_table(struct pg_store *s, const struct adopted *a, void *ctx,
     struct change *c = ctx;
     struct pg_args args;
     struct strbuf q;
-    PGresult *r;
+    PGresult *r = NULL;
     if (a->parks_dead && !c->is_discard && a->map.mark != MARK_STATUS)
         return 0; /* the row itself does not know */
     outrider__strbuf_init(&q, SQL_CAP);
@@ -503,7 +503,7 @@ static int clean_table(struct pg_store *s, const struct adopted *a, void *ctx,
     struct sweep *w = ctx;
     struct pg_args args;
     struct strbuf q;
-    PGresult *r;
+    PGresult *r = NULL;
     if (w->n >= w->limit)
         return 0;
     outrider__strbuf_init(&q, SQL_CAP);

@@ -192,12 +192,12 @@ int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider
 void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column)
 {
     if (type == PG_BYTEA || type == PG_TEXT || type == PG_VARCHAR)
-        outrider__strbuf_appendf(sql, "octet_length(%s)::int8", column);
+        outrider__strbuf_appendf(sql, "octet_length(%s)", column);
     else
         /* Compressed, it may be a hundred times larger than what is stored. */
         outrider__strbuf_appendf(sql,
                                  "(CASE WHEN pg_column_compression(%s) IS NULL THEN "
-                                 "pg_column_size(%s) ELSE octet_length(%s::text) END)::int8",
+                                 "pg_column_size(%s) ELSE octet_length(%s::text) END)",
                                  column, column, column);
 }
 

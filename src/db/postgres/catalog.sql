@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- $1: the table's name as the user wrote it. One row, whether or not there is
 -- such a table. Order of columns: catalog.c.
 SELECT current_setting('server_version_num')::int4,

@@ -15,7 +15,8 @@
 /*
  * In these texts $T is the outbox, $S its sequence, $K the cursor table, $E
  * the columns of an event (with $3 as the largest payload to send, and none
- * for the anchor at $1), $P what may hold a writer's lock.
+ * for the anchor at $1), $U the same without the size of what is not sent,
+ * which costs as much again, $A whether any lane is parked, $P what may hold a writer's lock.
  */
 static const char *const templates[LOG_STATEMENTS] = {
     [LOG_ENROL] = "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, "
@@ -29,7 +30,8 @@ static const char *const templates[LOG_STATEMENTS] = {
     [LOG_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
                  "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
                  "epoch, ctid",
-    [LOG_READ] = "SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
+    [LOG_READ] = "SELECT $U FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
+    [LOG_READ_EXACT] = "SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
     [LOG_READ_GAPS] =
         "(SELECT r.* FROM unnest($4::int8[], $5::int8[]) AS g(low, high) CROSS JOIN LATERAL "
         "(SELECT $E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r "
@@ -44,7 +46,7 @@ static const char *const templates[LOG_STATEMENTS] = {
         "'RowExclusiveLock' AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE "
         "d.datname = current_database()) AND l.relation $P",
     [LOG_FACTS] = "SELECT pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(), CASE WHEN "
-                  "q.is_called THEN q.last_value ELSE 0 END FROM $S q",
+                  "q.is_called THEN q.last_value ELSE 0 END, $A FROM $S q",
     [LOG_FLUSHED] = "SELECT pg_current_wal_flush_lsn()",
     [LOG_FORCE] = "SELECT pg_logical_emit_message(true, 'outrider.flush', '')",
     [LOG_LAST] = "SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q",
@@ -55,11 +57,13 @@ static const char *const templates[LOG_STATEMENTS] = {
     [LOG_SAVE] =
         "WITH a AS (UPDATE $K k SET position = coalesce($4, position), gaps = "
         "coalesce($5::text::int8multirange, gaps), anchor_id = coalesce($6, anchor_id), settled_at "
-        "= $7, delivered_total = delivered_total + $8, expired_total = expired_total + $9, "
+        "= coalesce($7, settled_at), delivered_total = delivered_total + $8, "
+        "expired_total = expired_total + $9, "
         "skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND "
         "k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k "
         "SET position = coalesce($4, position), gaps = coalesce($5::text::int8multirange, gaps), "
-        "anchor_id = coalesce($6, anchor_id), settled_at = $7, delivered_total = delivered_total + "
+        "anchor_id = coalesce($6, anchor_id), settled_at = coalesce($7, settled_at), "
+        "delivered_total = delivered_total + "
         "$8, expired_total = expired_total + $9, skipped_total = skipped_total + $10, dead_total = "
         "dead_total + $11 WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS "
         "(SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) "
@@ -84,6 +88,7 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_READ_CURSOR] = "cannot read the cursor",
     [LOG_TAKE] = "cannot take over the pipeline",
     [LOG_READ] = "cannot read the outbox",
+    [LOG_READ_EXACT] = "cannot read the outbox",
     [LOG_READ_GAPS] = "cannot read the outbox",
     [LOG_READ_SINCE] = "cannot read the outbox",
     [LOG_WRITERS] = "cannot read the locks",
@@ -98,7 +103,7 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_UPKEEP] = "cannot keep the partitions up",
 };
 
-static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)
+static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat, bool with_size)
 {
     struct strbuf size;
     outrider__strbuf_init(&size, 1024);
@@ -107,8 +112,13 @@ static void append_event_columns(struct strbuf *sql, const struct pg_catalog *ca
         sql,
         "o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, CASE WHEN o.seq <> $1 AND "
         "%s <= $3 THEN o.payload END AS payload, o.headers, o.topic, o.partition_key, o.partition, "
-        "o.occurred_at, o.created_at, o.expires_at, CASE WHEN %s > $3 THEN %s END AS size",
-        strbuf_cstr(&size), strbuf_cstr(&size), strbuf_cstr(&size));
+        "o.occurred_at, o.created_at, o.expires_at, ",
+        strbuf_cstr(&size));
+    if (with_size)
+        outrider__strbuf_appendf(sql, "CASE WHEN %s > $3 THEN %s END AS size", strbuf_cstr(&size),
+                                 strbuf_cstr(&size));
+    else
+        strbuf_append_str(sql, "CASE WHEN o.payload IS NOT NULL THEN 1 END AS size");
     outrider__strbuf_release(&size);
 }
 
@@ -120,7 +130,7 @@ static void append_lockable(struct strbuf *sql, const struct pg_catalog *cat)
         outrider__strbuf_appendf(sql, "= %u", cat->oid);
 }
 
-static char *expand(const char *template, const struct pg_catalog *cat)
+static char *expand(const char *template, const struct pg_catalog *cat, const char *any)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, SQL_CAP);
@@ -140,7 +150,11 @@ static char *expand(const char *template, const struct pg_catalog *cat)
             strbuf_append_str(&sql, cat->cursor_table);
             break;
         case 'E':
-            append_event_columns(&sql, cat);
+        case 'U':
+            append_event_columns(&sql, cat, *p == 'E');
+            break;
+        case 'A':
+            outrider__strbuf_appendf(&sql, "(%s)", any);
             break;
         case 'P':
             append_lockable(&sql, cat);
@@ -251,6 +265,7 @@ static void activate(struct pg_source *s)
 {
     struct log_source *l = log_of(s);
     l->pulse_us = s->now.mono_us + PULSE_US;
+    s->base.reads_ahead = true;
     outrider__pg_log_look_soon(s);
     outrider__pg_source_activate(s);
     s->base.wake_us = s->now.mono_us;
@@ -351,20 +366,9 @@ static char *cleanup_sql(enum log_statement which, const struct pg_catalog *cat)
     return sql.data;
 }
 
-static int prepare(struct pg_source *s, struct outrider_error *err)
+static int prepare_parked(struct pg_source *s, struct outrider_error *err)
 {
-    struct log_source *l = log_of(s);
     struct strbuf copy;
-    for (int i = 0; i < LOG_STATEMENTS; i++) {
-        const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
-        if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
-            template = sql_flushed_standby;
-        l->sql[i] = i >= LOG_CLEANUP ? cleanup_sql((enum log_statement)i, &s->cat)
-                                     : expand(template, &s->cat);
-        if (l->sql[i] == NULL)
-            return outrider__fail_nomem(err);
-        l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
-    }
     outrider__strbuf_init(&copy, SQL_CAP);
     strbuf_append_str(&copy, "o.id::text, o.aggregate_type, o.aggregate_id, o.event_type, ");
     outrider__pg_bytea_sql(&copy, s->cat.payload_type, "o.payload");
@@ -374,10 +378,30 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
                              "o.seq = u.seq",
                              s->cat.table);
     int rc = copy.failed ? outrider__fail_nomem(err)
-                         : outrider__pg_parked_init(&l->parked, &s->cat, s->config,
+                         : outrider__pg_parked_init(&log_of(s)->parked, &s->cat, s->config,
                                                     strbuf_cstr(&copy), err);
     outrider__strbuf_release(&copy);
     return rc;
+}
+
+static int prepare(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    if (prepare_parked(s, err) < 0)
+        return -1;
+    bool asks = s->config->ordered && !s->config->replay;
+    const char *any = asks ? l->parked.sql[PARKED_ANY] : "SELECT false";
+    for (int i = 0; i < LOG_STATEMENTS; i++) {
+        const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
+        if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
+            template = sql_flushed_standby;
+        l->sql[i] = i >= LOG_CLEANUP ? cleanup_sql((enum log_statement)i, &s->cat)
+                                     : expand(template, &s->cat, any);
+        if (l->sql[i] == NULL)
+            return outrider__fail_nomem(err);
+        l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
+    }
+    return 0;
 }
 
 static int log_begin(struct pg_source *s, struct outrider_error *err)
@@ -541,6 +565,9 @@ static int pulse(struct pg_source *s, struct outrider_error *err)
         return 0;
     l->is_pulsing = true;
     l->pulse_us = s->now.mono_us + PULSE_US;
+    if (l->has_forgotten_gaps && l->n_out == 0 && !s->config->replay &&
+        outrider__pg_log_save_gaps(s, err) < 0)
+        return -1;
     outrider__pg_args_clear(&l->args);
     outrider__pg_arg_oid(&l->args, s->cat.oid);
     outrider__pg_arg_oid(&l->args, s->cat.sequence_oid);

@@ -37,12 +37,13 @@ enum log_statement {
     LOG_ENROL,       /* makes the cursor row */
     LOG_READ_CURSOR, /* before taking over */
     LOG_TAKE,        /* the epoch */
-    LOG_READ,        /* no gaps */
+    LOG_READ,        /* no gaps, usual rows */
+    LOG_READ_EXACT,  /* the same, and how large a payload is that is not sent */
     LOG_READ_GAPS,
     LOG_READ_SINCE, /* replay by time */
     LOG_WRITERS,
     LOG_FINGERPRINT,
-    LOG_FACTS,   /* positions of the write-ahead log, and the sequence */
+    LOG_FACTS,   /* positions of the write-ahead log, the sequence, whether any lane is parked */
     LOG_FLUSHED, /* how far the log is flushed */
     LOG_FORCE,   /* flushes it */
     LOG_LAST,    /* the sequence alone: the probe */
@@ -66,7 +67,7 @@ struct log_fetch {
     uint64_t no;      /* counts fetches */
     bool with_gaps, gaps_only, is_large;
     int64_t limit, cut;
-    int i_writers, i_read, i_facts, i_any; /* which result is what; -1: not asked */
+    int i_writers, i_read, i_facts; /* which result is what; -1: not asked */
     int64_t target_lsn;
     bool is_flushed, is_asking, needs_blocked, is_forced;
     int64_t wait_since_us, ask_us;
@@ -93,7 +94,9 @@ struct log_source {
     int64_t look_us, look_gap_us;
     bool is_probing, is_pulsing;
     int64_t pulse_us;
-    bool is_crowded; /* above max_gaps */
+    size_t n_out;            /* batches that were read and are not settled as a whole */
+    bool has_forgotten_gaps; /* and no batch will save that */
+    bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
     int64_t standby_told_us;
     int64_t upkeep_us; /* not before */
@@ -120,6 +123,8 @@ int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err)
 
 /* log_settle.c */
 int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* What was forgotten without a batch to save it with. Legal while n_out is 0. */
+int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err);
 int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 
 #endif

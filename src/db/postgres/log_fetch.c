@@ -71,7 +71,9 @@ static int add_read(struct pg_source *s, int *n, struct outrider_error *err)
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     struct pg_args *a = &l->args;
-    enum log_statement which = LOG_READ;
+    /* Where a usual read leaves a payload out, the next one will tell how large it is. */
+    bool is_exact = f->cut >= s->config->source.max_payload;
+    enum log_statement which = is_exact ? LOG_READ_EXACT : LOG_READ;
     outrider__pg_args_clear(a);
     outrider__pg_arg_int8(a, f->gaps_only ? INT64_MAX : l->head);
     outrider__pg_arg_int8(a, f->limit);
@@ -101,7 +103,7 @@ static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_erro
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     int n = 0;
-    *f = (struct log_fetch){.op = op, .no = f->no + 1, .i_any = -1, .ask_us = CLOCK_NEVER};
+    *f = (struct log_fetch){.op = op, .no = f->no + 1, .ask_us = CLOCK_NEVER};
     f->with_gaps = l->gaps.n > 0;
     f->gaps_only = l->gaps.n > max_gaps(s);
     choose_size(s, op->op->batch);
@@ -109,13 +111,9 @@ static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_erro
         add_read(s, &n, err) < 0)
         return -1;
     f->i_facts = n++;
-    if (outrider__pg_request_add(&s->conn, &l->st[LOG_FACTS], NULL, err) < 0)
+    outrider__pg_log_args(s);
+    if (outrider__pg_request_add(&s->conn, &l->st[LOG_FACTS], &l->args, err) < 0)
         return -1;
-    if (s->config->ordered && !s->config->replay) {
-        f->i_any = n;
-        if (outrider__pg_parked_add_any(&l->parked, &s->conn, err) < 0)
-            return -1;
-    }
     return outrider__pg_request_end(&s->conn, err);
 }
 
@@ -236,12 +234,15 @@ static int remember(struct pg_source *s, const struct reading *g, struct outride
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < g->n_late; i++)
         late[i] = b->events[i].seq;
+    size_t n_gaps = l->gaps.n;
     int rc = outrider__gaps_apply_read(&l->gaps, late, g->n_late, g->covered);
     free(late);
     if (rc < 0)
         return outrider__fail_nomem(err);
+    l->has_forgotten_gaps = b->n == 0 && (l->has_forgotten_gaps || l->gaps.n < n_gaps);
     if (b->n == 0)
         return 0;
+    l->n_out++;
     struct log_mark *m = outrider__arena_alloc(&b->arena, sizeof *m);
     struct gap *gaps = outrider__arena_alloc(&b->arena, l->gaps.n * sizeof *gaps);
     if (m == NULL || gaps == NULL)
@@ -376,7 +377,7 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
         finish(s);
         return 0;
     }
-    f->needs_blocked = f->i_any >= 0 && outrider__pg_get_bool(results[f->i_any], 0, 0);
+    f->needs_blocked = outrider__pg_get_bool(results[f->i_facts], 0, 3);
     f->wait_since_us = s->now.mono_us;
     wait_or_finish(s);
     return 0;

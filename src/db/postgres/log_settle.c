@@ -108,7 +108,11 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
     int errno_value = FAILPOINT("settle.after_commit");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
-    log_of(s)->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    struct log_source *l = log_of(s);
+    const struct batch *b = op->op->batch;
+    l->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    if (!b->is_parked && l->n_out > 0 && tally_of(b).n == b->n)
+        l->n_out--;
     if (op->step > 0)
         s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
     pg_op_done(op);
@@ -141,6 +145,43 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
     return outrider__pg_request_end(&s->conn, err);
+}
+
+static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    (void)n;
+    (void)err;
+    log_of(s)->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    return 0;
+}
+
+int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    struct pg_args *a = &l->args;
+    struct strbuf text;
+    outrider__strbuf_init(&text, (size_t)1 << 28);
+    strbuf_append_char(&text, '{');
+    for (size_t i = 0; i < l->gaps.n; i++)
+        append_range(&text, l->gaps.items[i].low, l->gaps.items[i].high);
+    strbuf_append_char(&text, '}');
+    if (text.failed) {
+        outrider__strbuf_release(&text);
+        return outrider__fail_nomem(err);
+    }
+    outrider__pg_log_args(s);
+    outrider__pg_arg_int8(a, l->epoch);
+    outrider__pg_arg_int8(a, l->head);
+    outrider__pg_arg_text(a, strbuf_bytes(&text));
+    outrider__pg_arg_text(a, strbuf_bytes(&l->anchor));
+    outrider__strbuf_release(&text);
+    outrider__pg_arg_null(a, PG_TIMESTAMPTZ);
+    for (int i = 0; i < 4; i++)
+        outrider__pg_arg_int8(a, 0);
+    outrider__pg_arg_tid(a, l->cursor_tid);
+    l->has_forgotten_gaps = false;
+    return outrider__pg_request(&s->conn, &l->st[LOG_SAVE], a, on_saved, s, err);
 }
 
 static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)

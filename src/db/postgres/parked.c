@@ -8,6 +8,14 @@
 #define LANE_SHARE 4 /* one lane gets at most this part of a batch */
 #define SQL_CAP 16384
 
+/* A key may be longer than an index takes: the indexes hold its hash. */
+#define LANE_IS(row, lane) \
+    "hashtextextended(" row ".lane, 0) = hashtextextended(" lane ", 0) AND " row ".lane = " lane
+#define Q_IN_L LANE_IS("q", "l.lane")
+#define Q_IN_F LANE_IS("q", "f.lane")
+#define Q_IN_H LANE_IS("q", "h.lane")
+#define D_IN_H LANE_IS("d", "h.lane")
+
 /*
  * In these texts $T is the table and $L the condition that a row is live,
  * AND included; $C is the caller's list of columns with its FROM.
@@ -36,12 +44,12 @@ static const char *const templates[PARKED_STATEMENTS] = {
     /* The first live row of a lane is parked, no other one is. $4 NULL: all lanes. */
     [PARKED_MEND] =
         "WITH f AS MATERIALIZED (SELECT l.lane, (SELECT q.arrival FROM $T q WHERE q.pipeline = $1 "
-        "AND q.outbox = $2 AND q.lane = l.lane$L ORDER BY q.arrival LIMIT 1) AS first FROM "
+        "AND q.outbox = $2 AND " Q_IN_L "$L ORDER BY q.arrival LIMIT 1) AS first FROM "
         "(SELECT unnest($4::text[]) AS lane UNION SELECT q.lane FROM $T q WHERE $4 IS NULL AND "
         "q.pipeline = $1 AND q.outbox = $2) l), s AS MATERIALIZED (SELECT q.arrival, "
         "true AS is_first FROM f JOIN $T q ON q.arrival = f.first AND q.state = 'queued' UNION ALL "
-        "SELECT q.arrival, false FROM f JOIN $T q ON q.pipeline = $1 AND q.outbox = $2 AND "
-        "q.lane = f.lane AND q.state = 'parked' AND q.arrival <> f.first) UPDATE $T p SET state = "
+        "SELECT q.arrival, false FROM f JOIN $T q ON q.pipeline = $1 AND q.outbox = $2 AND " Q_IN_F
+        " AND q.state = 'parked' AND q.arrival <> f.first) UPDATE $T p SET state = "
         "CASE WHEN s.is_first THEN 'parked' ELSE 'queued' END, next_attempt_at = CASE WHEN "
         "s.is_first THEN to_timestamp(0) END, updated_at = $3 FROM s WHERE p.arrival = s.arrival",
     [PARKED_DUE] = "SELECT min(next_attempt_at) FROM $T WHERE pipeline = $1 AND outbox = $2 AND "
@@ -49,8 +57,9 @@ static const char *const templates[PARKED_STATEMENTS] = {
     [PARKED_ANY] = "SELECT EXISTS (SELECT FROM $T q WHERE q.pipeline = $1 AND q.outbox = $2$L)",
     [PARKED_BLOCKED] =
         "SELECT l.n FROM unnest($3::text[]) WITH ORDINALITY AS l(lane, n) WHERE EXISTS (SELECT "
-        "FROM $T q WHERE q.pipeline = $1 AND q.outbox = $2 AND q.lane = l.lane$L)",
-    /* $4 rows, $5 of one lane, $6 largest payload, $7 bytes of all but the last. */
+        "FROM $T q WHERE q.pipeline = $1 AND q.outbox = $2 AND " Q_IN_L "$L)",
+    /* $4 rows, $5 of one lane, $6 largest payload, $7 bytes of all but the last. $8: nothing
+     * passes a dead letter, and a lane may hold several. */
     [PARKED_FETCH] =
         "SELECT seq, id, aggregate_type, aggregate_id, event_type, CASE WHEN size <= $6 THEN "
         "payload END, headers, topic, partition_key, partition, occurred_at, created_at, "
@@ -60,8 +69,11 @@ static const char *const templates[PARKED_STATEMENTS] = {
         "h.arrival AS head FROM (SELECT arrival, lane, next_attempt_at FROM $T WHERE pipeline = $1 "
         "AND outbox = $2 AND state = 'parked' AND next_attempt_at <= $3 ORDER BY next_attempt_at, "
         "arrival LIMIT $4) h CROSS JOIN LATERAL (SELECT * FROM $T q WHERE q.pipeline = $1 AND "
-        "q.outbox = $2 AND q.lane = h.lane AND q.arrival >= h.arrival AND q.state <> 'dead' ORDER "
-        "BY q.arrival LIMIT $5) q ORDER BY h.next_attempt_at, h.arrival, q.arrival LIMIT $4) r) w "
+        "q.outbox = $2 AND " Q_IN_H " AND q.arrival >= h.arrival AND q.state <> 'dead' "
+        "AND q.arrival < coalesce((SELECT d.arrival FROM $T d WHERE $8::int8 = 1 AND "
+        "d.pipeline = $1 AND d.outbox = $2 AND " D_IN_H " AND d.arrival > h.arrival AND "
+        "d.state = 'dead' ORDER BY d.arrival LIMIT 1), 9223372036854775807) ORDER BY "
+        " q.arrival LIMIT $5) q ORDER BY h.next_attempt_at, h.arrival, q.arrival LIMIT $4) r) w "
         "WHERE coalesce(before, 0) < $7 ORDER BY due, head, arrival",
 };
 
@@ -467,6 +479,7 @@ int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const 
     outrider__pg_arg_int8(a, (int64_t)(b->capacity / LANE_SHARE + 1));
     outrider__pg_arg_int8(a, p->config->source.max_payload);
     outrider__pg_arg_int8(a, (int64_t)b->max_bytes);
+    outrider__pg_arg_int8(a, p->config->retry.on_dead == ON_DEAD_BLOCK);
     return add(p, c, PARKED_FETCH, err);
 }
 

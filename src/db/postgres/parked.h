@@ -26,7 +26,7 @@ enum pg_parked_statement {
     PARKED_UPDATE,
     PARKED_MEND,
     PARKED_DUE,
-    PARKED_ANY,
+    PARKED_ANY, /* has the pipeline any live row? Also a part of other statements */
     PARKED_BLOCKED,
     PARKED_FETCH,
     PARKED_STATEMENTS

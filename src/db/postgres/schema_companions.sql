@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- What every layout needs beside the outbox. Version 1.
 CREATE TABLE IF NOT EXISTS outrider_schema (
     version integer NOT NULL,
@@ -67,9 +68,10 @@ CREATE TABLE IF NOT EXISTS outrider_parked (
     updated_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS outrider_parked_due ON outrider_parked (pipeline, outbox, next_attempt_at) WHERE state = 'parked';
-CREATE INDEX IF NOT EXISTS outrider_parked_lane ON outrider_parked (pipeline, outbox, lane, arrival);
-CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, outbox, lane, arrival) WHERE state <> 'dead';
-CREATE INDEX IF NOT EXISTS outrider_parked_first ON outrider_parked (pipeline, outbox, lane) WHERE state = 'parked';
+-- A lane is a key of any length, which an index does not take: its hash does.
+CREATE INDEX IF NOT EXISTS outrider_parked_lane ON outrider_parked (pipeline, outbox, hashtextextended(lane, 0), arrival);
+CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, outbox, hashtextextended(lane, 0), arrival) WHERE state <> 'dead';
+CREATE INDEX IF NOT EXISTS outrider_parked_first ON outrider_parked (pipeline, outbox, hashtextextended(lane, 0)) WHERE state = 'parked';
 CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
 
 INSERT INTO outrider_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT FROM outrider_schema);

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- For every language that can call a function.
 CREATE OR REPLACE FUNCTION outbox_enqueue(
     aggregate_type text, aggregate_id text, event_type text, payload @PAYLOAD@,

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- The outbox, insert-only. seq is GENERATED ALWAYS with CACHE 1: a number that
 -- was handed out in advance, or by hand, could appear below the cursor later
 -- and would be lost.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- Makes the partitions ahead, and drops those that are older than the cutoff
 -- and in which every event is settled by every pipeline; returns how many
 -- events went. Runs with its owner's rights, so that the relay needs none of

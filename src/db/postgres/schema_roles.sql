@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: MIT
 -- Two roles without login, to be granted to the application's user and to the
 -- relay's: GRANT outrider_writer TO app; GRANT outrider_relay TO relay;
 DO $outrider$

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* `outrider doctor --to kafka://...`: looks, and publishes nothing. */
+#include "sink/kafka.h"
+
+#include <stdio.h>
+#include <stdarg.h>
+
+#include <jansson.h>
+
+struct look {
+    const struct pipeline_config *config;
+    struct kafka_settings settings;
+    rd_kafka_t *rk;
+    finding_fn *found;
+    void *ctx;
+    bool is_refused; /* credentials */
+    char last_error[256];
+    char idempotence[64]; /* librdkafka's state: "Assigned" when it may write */
+    char fatal[256];
+};
+
+__attribute__((format(printf, 4, 5))) static void
+tell(const struct look *l, enum finding_level level, const char *advice, const char *fmt, ...)
+{
+    char what[512];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    l->found(l->ctx, level, what, advice);
+}
+
+static void on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque)
+{
+    struct look *l = opaque;
+    if (error == RD_KAFKA_RESP_ERR__FATAL)
+        (void)rd_kafka_fatal_error(rk, l->fatal, sizeof l->fatal);
+    else if (error == RD_KAFKA_RESP_ERR__AUTHENTICATION)
+        l->is_refused = true;
+    if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        (void)snprintf(l->last_error, sizeof l->last_error, "%s", reason);
+}
+
+static int on_stats(rd_kafka_t *rk, char *json, size_t len, void *opaque)
+{
+    struct look *l = opaque;
+    (void)rk;
+    json_t *root = json_loadb(json, len, 0, NULL);
+    const char *state =
+        json_string_value(json_object_get(json_object_get(root, "eos"), "idemp_state"));
+    if (state != NULL)
+        (void)snprintf(l->idempotence, sizeof l->idempotence, "%s", state);
+    json_decref(root);
+    return 0;
+}
+
+static int open_producer(struct look *l, struct outrider_error *err)
+{
+    rd_kafka_conf_t *conf;
+    char why[256];
+    if (outrider__kafka_conf(l->config, true, &conf, &l->settings, err) < 0)
+        return -1;
+    rd_kafka_conf_set_opaque(conf, l);
+    rd_kafka_conf_set_error_cb(conf, on_error);
+    rd_kafka_conf_set_stats_cb(conf, on_stats);
+    (void)rd_kafka_conf_set(conf, "statistics.interval.ms", "100", NULL, 0);
+    l->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
+    if (l->rk != NULL)
+        return 0;
+    rd_kafka_conf_destroy(conf);
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "cannot make a Kafka producer: %s",
+                          why);
+}
+
+static int64_t deadline_of(const struct look *l)
+{
+    return outrider__clock_now().mono_us + l->config->source.connect_timeout_us;
+}
+
+/* Asks for metadata until somebody answers; rd_kafka_metadata itself waits. */
+static rd_kafka_resp_err_t ask(struct look *l, rd_kafka_topic_t *topic,
+                               const struct rd_kafka_metadata **ret_answer)
+{
+    int64_t deadline = deadline_of(l);
+    rd_kafka_resp_err_t r;
+    do {
+        r = rd_kafka_metadata(l->rk, 0, topic, ret_answer, 500);
+        (void)rd_kafka_poll(l->rk, 0);
+    } while (r != RD_KAFKA_RESP_ERR_NO_ERROR && !l->is_refused && l->fatal[0] == '\0' &&
+             outrider__clock_now().mono_us < deadline);
+    return r;
+}
+
+static bool look_at_connection(struct look *l)
+{
+    const struct rd_kafka_metadata *answer;
+    rd_kafka_resp_err_t r = ask(l, NULL, &answer);
+    if (l->is_refused) {
+        tell(l, FINDING_PROBLEM, "check user, password, sasl.mechanism and security.protocol",
+             "Kafka at %.200s refuses these credentials: %s", l->settings.servers, l->last_error);
+        return false;
+    }
+    if (r != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        tell(l, FINDING_PROBLEM,
+             "check host, port, and security.protocol (a password goes over TLS unless it says "
+             "sasl_plaintext)",
+             "no broker of %.200s answers: %s", l->settings.servers,
+             l->last_error[0] != '\0' ? l->last_error : rd_kafka_err2str(r));
+        return false;
+    }
+    tell(l, FINDING_OK, NULL, "Kafka at %.200s answers: %d broker%s", l->settings.servers,
+         answer->broker_cnt, answer->broker_cnt == 1 ? "" : "s");
+    rd_kafka_metadata_destroy(answer);
+    return true;
+}
+
+static void look_at_idempotence(struct look *l)
+{
+    int64_t deadline = deadline_of(l);
+    while (strcmp(l->idempotence, "Assigned") != 0 && l->fatal[0] == '\0' &&
+           outrider__clock_now().mono_us < deadline)
+        (void)rd_kafka_poll(l->rk, 100);
+    if (l->fatal[0] != '\0')
+        tell(l, FINDING_PROBLEM, "allow this user IdempotentWrite on the cluster",
+             "the cluster refuses an idempotent producer: %s", l->fatal);
+    else if (strcmp(l->idempotence, "Assigned") != 0)
+        tell(l, FINDING_PROBLEM, "look at the brokers' logs",
+             "the cluster gives no producer id (state '%s')", l->idempotence);
+    else
+        tell(l, FINDING_OK, NULL, "this user may write as an idempotent producer");
+}
+
+static void tell_topic(struct look *l, const char *name, const struct rd_kafka_metadata_topic *t)
+{
+    bool creates = l->settings.new_partitions != 0;
+    switch (t->err) {
+    case RD_KAFKA_RESP_ERR_NO_ERROR:
+        tell(l, FINDING_OK, NULL, "topic '%s' has %d partition%s", name, t->partition_cnt,
+             t->partition_cnt == 1 ? "" : "s");
+        break;
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+        tell(l, creates ? FINDING_NOTE : FINDING_PROBLEM,
+             creates ? "it will be created (sink.create_topics)"
+                     : "create it, or set sink.create_topics",
+             "topic '%s' is missing", name);
+        break;
+    default:
+        tell(l, FINDING_PROBLEM, "allow this user Write and Describe on it", "topic '%s': %s", name,
+             rd_kafka_err2str(t->err));
+        break;
+    }
+}
+
+/* Only topics that the configuration names outright can be looked for. */
+static void look_at_topic(struct look *l, const char *name)
+{
+    const struct rd_kafka_metadata *answer;
+    if (name == NULL || strchr(name, '$') != NULL ||
+        !outrider__kafka_topic_is_valid(bytes_str(name)))
+        return;
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(l->rk, name, NULL);
+    rd_kafka_resp_err_t r = ask(l, topic, &answer);
+    if (r != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        tell(l, FINDING_PROBLEM, NULL, "topic '%s': %s", name, rd_kafka_err2str(r));
+    } else {
+        if (answer->topic_cnt > 0)
+            tell_topic(l, name, &answer->topics[0]);
+        rd_kafka_metadata_destroy(answer);
+    }
+    rd_kafka_topic_destroy(topic);
+}
+
+static void look_at_topics(struct look *l)
+{
+    const struct pipeline_config *c = l->config;
+    look_at_topic(l, c->route.topic);
+    for (size_t i = 0; i < c->route.by_type.n; i++)
+        look_at_topic(l, c->route.by_type.items[i].value);
+    look_at_topic(l, c->dead_letter.topic);
+    if (strchr(c->route.topic, '$') != NULL && l->settings.new_partitions == 0)
+        tell(l, FINDING_NOTE, NULL,
+             "topics come from events (%s): one that is missing parks its events until it is "
+             "created",
+             c->route.topic);
+}
+
+/* Kafka tells nobody its time: a person has to compare. */
+static void look_at_clock(const struct look *l)
+{
+    char text[CLOCK_TEXT_SIZE];
+    outrider__clock_format(outrider__clock_now().wall_us, text);
+    tell(l, FINDING_NOTE,
+         "a broker refuses times too far from its own clock (message.timestamp.after.max.ms, an "
+         "hour by default)",
+         "this machine's clock says %s; messages carry their event's time", text);
+}
+
+int outrider__kafka_doctor(const struct pipeline_config *c, finding_fn *found, void *ctx,
+                           struct outrider_error *err)
+{
+    struct look l = {.config = c, .found = found, .ctx = ctx};
+    if (open_producer(&l, err) < 0)
+        return -1;
+    if (look_at_connection(&l)) {
+        look_at_idempotence(&l);
+        look_at_topics(&l);
+        look_at_clock(&l);
+    }
+    rd_kafka_destroy(l.rk);
+    outrider__kafka_settings_release(&l.settings);
+    return 0;
+}

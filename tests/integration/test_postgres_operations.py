@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: MIT
+"""What surrounds a relay: two inits at once, TLS, a standby to fail over to, a
+pooler in between, and an idle relay that tidies up its cursor."""
+import os
+import shutil
+import subprocess
+import sys
+
+import harness
+from harness import wait_until
+from pgcase import PostgresTest
+from pgserver import clean_environment, free_port, wait_for
+
+
+class InitAtOnce(PostgresTest):
+    """On a cluster that has no role of ours yet: roles belong to all its databases."""
+
+    def _make_database(self):
+        return self.server.create_database()
+
+    def test_several_inits_at_once_all_succeed(self):
+        other = self.server.create_database()
+        urls = [self.owner_url] * 4 + [self.server.url(other)] * 2
+        running = [self.start("init", "--db", url, "--partition", "day") for url in urls]
+        for init in running:
+            self.assertEqual(init.join(), 0, init.err())
+        self.server.query("CREATE ROLE relay LOGIN IN ROLE outrider_relay")
+        for database in (self.database, other):
+            self.assertEqual(self.server.query("SELECT version FROM outrider_schema", database), [("1",)])
+            self.server.query(self.insert(database), database)
+            self.run_outrider("relay", "--from", self.server.url(database, "relay"), "--to", self.sink, "--name", database,
+                              "--once")
+        self.assertEqual(set(self.delivered_labels()), {self.database, other})
+
+
+class Tls(PostgresTest):
+    """A certificate of our own making for 'localhost'."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("openssl"):
+            raise harness.unittest.SkipTest("TLS is NOT TESTED: no openssl")
+        super().setUpClass()
+        root = cls.server.root
+        cls.certificate, key = os.path.join(root, "server.crt"), os.path.join(root, "server.key")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cls.certificate],
+                       check=True, capture_output=True)
+        if cls.server._as:
+            os.chown(key, cls.server._as["user"], cls.server._as["group"])
+        os.chmod(key, 0o600)
+        cls.server.configure(ssl="on", ssl_cert_file=f"'{cls.certificate}'", ssl_key_file=f"'{key}'")
+        wait_until(lambda: cls.server.query("SHOW ssl") == [("on",)], "the server to take its certificate")
+
+    def tls_url(self, host="localhost", certificate=None):
+        return (f"postgresql://relay@{host}:{self.server.port}/{self.database}?sslmode=verify-full&sslrootcert="
+                + (certificate or self.certificate))
+
+    def test_a_relay_over_tls_verifies_the_server(self):
+        self.commit_event("one")
+        relay = self.start("relay", "--from", self.tls_url(), "--to", self.sink)
+        self.wait_label("one", relay=relay)
+        self.assertEqual(self.owner("SELECT DISTINCT s.ssl FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) "
+                                    "WHERE a.usename = 'relay'"), [("t",)])
+        self.stop_relay(relay)
+
+    def test_a_certificate_that_does_not_fit_is_refused(self):
+        self.commit_event("one")
+        other = self.path("other.crt")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout",
+                        self.path("other.key"), "-out", other], check=True, capture_output=True)
+        for url in (self.tls_url(certificate=other), self.tls_url(host="127.0.0.1")):
+            result = self.run_outrider("relay", "--from", url, "--to", self.sink, "--once", "--set", "connect_timeout=1s",
+                                       code=1)
+            self.assertRegex(result.err, "(?i)certificate")
+        self.assertEqual(self.delivered_labels(), [])
+
+
+class DurableStandby(PostgresTest):
+    def test_an_event_waits_until_a_standby_has_it(self):
+        self.owner("GRANT pg_monitor TO relay")
+        standby = self.server.standby()
+        self.addCleanup(standby.remove)
+        relay = self.start_relay("--set", "source.durable=standby")
+        self.commit_event("replicated")
+        self.wait_label("replicated", relay=relay)
+        standby.stop()
+        wait_until(lambda: self.owner("SELECT 1 FROM pg_stat_replication") == [], "the standby to be gone")
+        self.commit_event("alone")
+        self.wait_log(relay, "no standby has confirmed")
+        self.assertEqual(self.delivered_labels(), ["replicated"])
+        standby.start()
+        self.wait_label("alone", relay=relay)
+        self.stop_relay(relay)
+
+
+class Pooler(PostgresTest):
+    """pgbouncer between the relay and the server."""
+
+    def setUp(self):
+        program = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+        if not os.path.exists(program):
+            message = "a pooler is NOT TESTED: no pgbouncer (scripts/setup test)"
+            print(message, file=sys.stderr)
+            self.skipTest(message)
+        super().setUp()
+        self.program = program
+
+    def pooler(self, mode):
+        """The port of a pgbouncer in this mode; it ends with the test."""
+        port = free_port()
+        root = os.path.join(self.server.root, mode)
+        os.mkdir(root)
+        ini, users = os.path.join(root, "ini"), os.path.join(root, "users")
+        with open(users, "w", encoding="utf-8") as f:
+            f.write('"relay" ""\n"postgres" ""\n')
+        with open(ini, "w", encoding="utf-8") as f:
+            f.write(f"[databases]\n* = host={self.server.root} port={self.server.port}\n[pgbouncer]\n"
+                    f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\n"
+                    f"auth_file = {users}\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits,options\n")
+        pooler = subprocess.Popen([self.program, "-q", ini], cwd=root, env=clean_environment(), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.server._as)
+        self.addCleanup(pooler.wait)
+        self.addCleanup(pooler.kill)
+        wait_for(lambda: subprocess.run(["psql", "-XqAt", "-c", "SELECT 1",
+                                         self.server.url(self.database, "relay", port=port)], capture_output=True,
+                                        env=clean_environment()).returncode == 0, "the pooler to answer")
+        return port
+
+    def test_doctor_notices_a_pooler_and_says_what_to_do(self):
+        url = self.server.url(self.database, "relay", port=self.pooler("transaction"))
+        result = self.run_outrider("doctor", "--from", url, code=None)
+        text = result.out + result.err
+        self.assertRegex(text, "(?i)a pooler")
+        self.assertRegex(text, "session mode")
+        direct = self.run_outrider("doctor", "--from", self.url, code=None)
+        self.assertNotRegex(direct.out + direct.err, "(?i)pooler")
+
+    def test_session_mode_works(self):
+        self.commit_event("one")
+        url = self.server.url(self.database, "relay", port=self.pooler("session"))
+        self.run_outrider("relay", "--from", url, "--to", self.sink, "--once")
+        self.assertEqual(self.delivered_labels(), ["one"])
+
+
+class Idle(PostgresTest):
+    def test_an_idle_relay_saves_that_a_gap_was_given_up(self):
+        relay = self.start_relay()
+        aborted = self.session()
+        aborted.begin()
+        aborted.execute(self.insert("aborted", "a"))
+        self.commit_event("committed", "b")
+        self.wait_label("committed", relay=relay)
+        wait_until(lambda: self.gaps() not in (None, "{}"), "the gap to be saved")
+        aborted.rollback()
+        # Nothing else is committed from here on.
+        wait_until(lambda: self.gaps() == "{}", "the gap to be forgotten")
+        self.assertEqual(self.position(), 2)
+        self.stop_relay(relay)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* When the engine cleans up: against a source that only counts, with a clock of our own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+
+#include "core/relay.h"
+
+#define HOUR (INT64_C(3600) * 1000000)
+#define DAY (24 * HOUR)
+#define MIDNIGHT (20000 * DAY)
+
+static int cleanups;
+static int portions; /* of the next clean-up */
+
+struct fake_source {
+    struct source base;
+    struct source_op *done;
+};
+
+static int source_open(struct source *s, const struct pipeline_config *config, struct instant now,
+                       struct outrider_error *err)
+{
+    (void)config;
+    (void)now;
+    (void)err;
+    s->active = true;
+    s->parked_due_us = s->wake_us = CLOCK_NEVER;
+    return 0;
+}
+
+static int source_start(struct source *s, struct source_op *op, struct outrider_error *err)
+{
+    (void)err;
+    assert_int_equal(op->kind, SOURCE_CLEANUP);
+    op->more = --portions > 0;
+    op->removed = 1;
+    cleanups++;
+    ((struct fake_source *)s)->done = op;
+    return 0;
+}
+
+static int source_poll(struct source *s, struct instant now, struct source_op **ret_done,
+                       struct outrider_error *err)
+{
+    struct fake_source *me = (struct fake_source *)s;
+    (void)now;
+    (void)err;
+    *ret_done = me->done;
+    me->done = NULL;
+    return 0;
+}
+
+static int no_fds(struct source *s, struct pollfd *ret_fds, int max)
+{
+    (void)s;
+    (void)ret_fds;
+    (void)max;
+    return 0;
+}
+
+static void source_close(struct source *s)
+{
+    (void)s;
+}
+
+static const struct source_ops source_ops = {.scheme = "fake",
+                                             .size = sizeof(struct fake_source),
+                                             .open = source_open,
+                                             .start = source_start,
+                                             .poll = source_poll,
+                                             .fds = no_fds,
+                                             .close = source_close};
+
+static int sink_open(struct sink *s, const struct pipeline_config *config, struct instant now,
+                     struct outrider_error *err)
+{
+    (void)config;
+    (void)now;
+    (void)err;
+    s->wake_us = CLOCK_NEVER;
+    return 0;
+}
+
+static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
+{
+    (void)s;
+    (void)d;
+    (void)now;
+    return n;
+}
+
+static void sink_flush(struct sink *s, struct instant now)
+{
+    (void)s;
+    (void)now;
+}
+
+static int sink_poll(struct sink *s, struct instant now, struct outrider_error *err)
+{
+    (void)s;
+    (void)now;
+    (void)err;
+    return 0;
+}
+
+static int sink_fds(struct sink *s, struct pollfd *ret_fds, int max)
+{
+    (void)s;
+    (void)ret_fds;
+    (void)max;
+    return 0;
+}
+
+static void sink_close(struct sink *s)
+{
+    (void)s;
+}
+
+static const struct sink_ops sink_ops = {.scheme = "fake",
+                                         .size = sizeof(struct sink),
+                                         .open = sink_open,
+                                         .submit = sink_submit,
+                                         .flush = sink_flush,
+                                         .poll = sink_poll,
+                                         .fds = sink_fds,
+                                         .close = sink_close};
+
+struct fixture {
+    struct pipeline_config config;
+    struct relay *relay;
+    int64_t begun_wall_us;
+};
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    f = (struct fixture){.begun_wall_us = MIDNIGHT + HOUR};
+    f.config = (struct pipeline_config){
+        .name = "default",
+        .source = {.batch = 10, .batch_bytes = 1 << 20, .max_payload = 1 << 20},
+        .route = {.topic = "t"},
+        .headers = {.event_id = "", .event_type = "", .aggregate_type = ""},
+        .retry = {.max_attempts = 1},
+        .cleanup = {.retention_us = DAY, .every_us = HOUR, .pause_us = 1000},
+        .ordered = true};
+    cleanups = 0;
+    portions = 1;
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    outrider__relay_free(f->relay);
+    return 0;
+}
+
+/* Steps at an instant, counted from the start, as often as there is something to do then. */
+static int64_t step(struct fixture *f, int64_t after_us)
+{
+    struct outrider_error err;
+    int64_t wake_us = 0;
+    struct instant now = {.mono_us = 1 + after_us, .wall_us = f->begun_wall_us + after_us};
+    if (f->relay == NULL) {
+        struct relay_setup setup = {
+            .config = &f->config, .source_ops = &source_ops, .sink_ops = &sink_ops};
+        assert_int_equal(outrider__relay_new(&setup, &f->relay, &err), 0);
+    }
+    do
+        assert_int_equal(outrider__relay_step(f->relay, now, &wake_us, &err), RELAY_RUNNING);
+    while (wake_us <= now.mono_us);
+    return wake_us - 1;
+}
+
+static void without_a_time_of_day_it_begins_at_once_and_then_by_the_clock(void **state)
+{
+    struct fixture *f = *state;
+    assert_true(step(f, 0) <= HOUR);
+    assert_int_equal(cleanups, 1);
+    (void)step(f, HOUR - 1);
+    assert_int_equal(cleanups, 1);
+    (void)step(f, HOUR);
+    assert_int_equal(cleanups, 2);
+}
+
+static void at_a_time_of_day_it_waits_for_it_and_then_for_the_next_day(void **state)
+{
+    struct fixture *f = *state;
+    f->config.cleanup.at = "02:00";
+    assert_true(step(f, 0) <= HOUR);
+    (void)step(f, HOUR - 1);
+    assert_int_equal(cleanups, 0);
+    (void)step(f, HOUR);
+    assert_int_equal(cleanups, 1);
+    (void)step(f, HOUR + DAY - 1);
+    assert_int_equal(cleanups, 1);
+    (void)step(f, HOUR + DAY);
+    assert_int_equal(cleanups, 2);
+}
+
+static void a_time_of_day_that_has_passed_is_tomorrows(void **state)
+{
+    struct fixture *f = *state;
+    f->config.cleanup.at = "00:30";
+    (void)step(f, 0);
+    (void)step(f, DAY - HOUR / 2 - 1);
+    assert_int_equal(cleanups, 0);
+    (void)step(f, DAY - HOUR / 2);
+    assert_int_equal(cleanups, 1);
+}
+
+static void its_portions_follow_each_other_whatever_the_time(void **state)
+{
+    struct fixture *f = *state;
+    f->config.cleanup.at = "02:00";
+    portions = 3;
+    (void)step(f, 0);
+    assert_int_equal(step(f, HOUR), HOUR + 1000);
+    assert_int_equal(step(f, HOUR + 1000), HOUR + 2000);
+    (void)step(f, HOUR + 2000);
+    assert_int_equal(cleanups, 3);
+    (void)step(f, DAY);
+    assert_int_equal(cleanups, 3);
+}
+
+static void a_reload_moves_it(void **state)
+{
+    struct fixture *f = *state;
+    struct outrider_error err;
+    struct pipeline_config other = f->config;
+    f->config.cleanup.at = "02:00";
+    (void)step(f, 0);
+    other.cleanup.at = "01:30";
+    assert_int_equal(outrider__relay_reload(f->relay, &other, &err), 0);
+    (void)step(f, HOUR / 2 - 1);
+    assert_int_equal(cleanups, 0);
+    (void)step(f, HOUR / 2);
+    assert_int_equal(cleanups, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            without_a_time_of_day_it_begins_at_once_and_then_by_the_clock, setup, teardown),
+        cmocka_unit_test_setup_teardown(at_a_time_of_day_it_waits_for_it_and_then_for_the_next_day,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_time_of_day_that_has_passed_is_tomorrows, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(its_portions_follow_each_other_whatever_the_time, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_reload_moves_it, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
