@@ -79,7 +79,7 @@ static void check_index(const struct doctor *d, const struct adopted *a)
                                                           : ROLE_PUBLISHED_AT;
     enum column_role order = a->map.columns[ROLE_SEQ] != NULL ? ROLE_SEQ : ROLE_CREATED_AT;
     struct strbuf advice, where;
-    PGresult *r;
+    PGresult *r = NULL;
     outrider__strbuf_init(&where, 4096);
     outrider__pg_sql_unsettled(&where, a, "");
     outrider__strbuf_init(&advice, 8192);
@@ -112,7 +112,7 @@ static void check_index(const struct doctor *d, const struct adopted *a)
 static void check_payloads(const struct doctor *d, const struct adopted *a)
 {
     struct strbuf sql, column;
-    PGresult *r;
+    PGresult *r = NULL;
     int64_t max = d->s->config->source.max_payload;
     outrider__strbuf_init(&sql, 8192);
     outrider__strbuf_init(&column, 512);

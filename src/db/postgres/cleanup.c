@@ -34,7 +34,7 @@ static int drop_partitions(struct pg_store *s, int64_t older_than_us, uint64_t *
 {
     struct strbuf sql;
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     *ret_removed = 0;
     if (!s->cat.has_upkeep)
         return 0;
@@ -59,7 +59,7 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
     struct pg_store *s = pg_store_of(base);
     struct strbuf sql;
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     uint64_t dropped = 0;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;

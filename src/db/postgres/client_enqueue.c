@@ -162,6 +162,7 @@ static int payload_type(PGconn *conn, Oid *ret_type, struct outrider_error *err)
         known = (uintptr_t)strtoul(PQgetvalue(res, 0, 0), NULL, 10);
         PQclear(res);
         (void)PQregisterEventProc(conn, on_event, "outrider", NULL);
+        /* NOLINTNEXTLINE(performance-no-int-to-ptr): libpq keeps one pointer, this is a number */
         (void)PQsetInstanceData(conn, on_event, (void *)known);
     }
     *ret_type = (Oid)known;

@@ -61,6 +61,7 @@ static int pg_open(struct source *base, const struct pipeline_config *config, st
 
 static int choose_layout(struct pg_source *s, struct outrider_error *err)
 {
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (!layouts[i]->reads(&s->cat, s->config))
             continue;

@@ -107,7 +107,7 @@ uint64_t outrider__pg_store_changed(const PGresult *r)
 int outrider__pg_store_catalog(struct pg_store *s, struct outrider_error *err)
 {
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     if (outrider__pg_store_connect(s, err) < 0)
         return -1;
     outrider__pg_args_init(&args);

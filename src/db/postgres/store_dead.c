@@ -131,7 +131,7 @@ int outrider__pg_store_status(struct store *base, void (*row)(void *, const stru
 {
     struct pg_store *s = pg_store_of(base);
     struct pg_args args;
-    PGresult *r;
+    PGresult *r = NULL;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
     if (outrider__pg_store_adopts(s))
@@ -213,7 +213,7 @@ int outrider__pg_store_dead_list(struct store *base, const struct dead_filter *f
     struct pg_store *s = pg_store_of(base);
     struct pg_args args;
     struct batch b;
-    PGresult *r;
+    PGresult *r = NULL;
     if (outrider__pg_store_ready(s, err) < 0 || outrider__batch_init(&b, 1, SIZE_MAX, err) < 0)
         return -1;
     add_filter(&args, f);

@@ -33,7 +33,7 @@ tell(const struct doctor *d, enum finding_level level, const char *advice, const
 
 static int64_t ask(const struct doctor *d, const char *sql, int64_t otherwise)
 {
-    PGresult *r;
+    PGresult *r = NULL;
     if (outrider__pg_store_query(d->s, sql, NULL, "cannot ask", &r, NULL) < 0)
         return otherwise;
     int64_t v = PQntuples(r) > 0 ? outrider__pg_get_int(r, 0, 0, otherwise) : otherwise;

@@ -160,7 +160,7 @@ struct circumstances {
 
 static int look_around(struct pg_store *s, struct circumstances *c, struct outrider_error *err)
 {
-    PGresult *r;
+    PGresult *r = NULL;
     if (outrider__pg_store_catalog(s, err) < 0)
         return -1;
     c->has_outbox = s->cat.oid != 0;
