@@ -31,7 +31,8 @@ class KafkaTest(kafkatest.KafkaTest):
 
 class Reading(KafkaTest):
     def test_kcat_and_the_console_consumer_see_every_byte(self):
-        cluster.create_topic(self.topic, 3)
+        # Retention goes by the message's time: the broker would soon delete these.
+        cluster.create_topic(self.topic, 3, retention_ms=-1)
         self.db = self.path("bytes.db")
         self.url = "sqlite:" + self.db
         self.init("--payload", "bytea")
@@ -57,9 +58,9 @@ class Reading(KafkaTest):
         out = kafkaserver.java(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server",
             cluster.servers, "--topic", self.topic, "--from-beginning", "--max-messages", "5",
-            "--timeout-ms", "30000", *[x for p in ("print.key", "print.headers", "print.timestamp",
-                                                   "print.partition")
-                                       for x in ("--property", p + "=true")])
+            "--timeout-ms", "60000", *[x for name in ("key", "headers", "timestamp", "partition")
+                                       for x in ("--property", "print.%s=true" % name)],
+            output=True)
         for key, payload in payloads.items():
             m = seen[key]
             line = b"CreateTime:1767323045678\tPartition:%d\t" % m["partition"]
