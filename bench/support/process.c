@@ -98,12 +98,13 @@ static unsigned long long ticks_of(long pid, long parent, int whole)
     fclose(f);
     text[n] = '\0';
     const char *rest = strrchr(text, ')'); /* the name may hold anything */
-    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes these numbers */
+    /* NOLINTBEGIN(cert-err34-c): the kernel writes these numbers */
     int fields =
         rest == NULL
             ? 0
             : sscanf(rest, ") %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu",
                      &found, &user, &sys, &child_user, &child_sys);
+    /* NOLINTEND(cert-err34-c) */
     if (fields != 5)
         return 0;
     if (parent >= 0 && found != parent)
