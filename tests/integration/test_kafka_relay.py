@@ -159,6 +159,18 @@ class Failures(KafkaTest):
         self.relay_once("--set", "retry.on_dead=block")
         self.assertEqual(self.numbers(), {"k": [0, 2, 3], "other": [0]})
 
+    def test_the_first_batch_of_a_producer_is_not_overtaken(self):
+        # A broker that does not know the producer yet accepts the second batch of a
+        # sequence whose first one it rejected: 1 shares a batch with 0, 2 does not.
+        cluster.create_topic(self.topic, 1, max_message_bytes=2000)
+        rows = [self.row("k", n) for n in range(40)]
+        rows[0]["payload"]["x"] = "x" * 5000
+        self.put_many(rows)
+        self.relay_once("--set", "sink.kafka.batch.num.messages=2", "--set",
+                        "sink.kafka.linger.ms=50", code=3)
+        self.assertEqual(list(dict.fromkeys(self.numbers()["k"])), list(range(1, 40)))
+        self.assertEqual(self.status()["dead"], 1)
+
     def test_innocent_events_never_die_of_their_neighbours(self):
         cluster.create_topic(self.topic, 2, max_message_bytes=3000)
         keys = ["k%d" % i for i in range(7)]
