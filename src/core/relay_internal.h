@@ -10,9 +10,9 @@
 #include "core/lane.h"
 #include "core/relay.h"
 
-/* Batches of new events in memory; one more holds parked rows. Three let the
+/* Batches of new events in memory; one more holds parked rows. Five let the
  * source read while the sink writes and the batch before is being settled. */
-#define RELAY_NEW_BATCHES 3
+#define RELAY_NEW_BATCHES 5
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
 
 enum batch_state {

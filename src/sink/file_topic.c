@@ -271,6 +271,8 @@ int outrider__topic_begin(struct topic *t, const char *root, int64_t rotate_size
     return 0;
 }
 
+#define EARLY_BYTES 65536
+
 static int write_all(struct topic *t, struct bytes b)
 {
     while (b.len > 0) {
@@ -281,6 +283,10 @@ static int write_all(struct topic *t, struct bytes b)
             return errno;
         if (n == 0)
             return EIO;
+        /* The disk may begin while the next lines are being made; what this
+         * cannot do, or did wrong, the fdatasync does and tells. */
+        if (n >= EARLY_BYTES)
+            (void)sync_file_range(t->fd, t->length, n, SYNC_FILE_RANGE_WRITE);
         t->length += n;
         b = bytes_of(b.data + n, b.len - (size_t)n);
     }

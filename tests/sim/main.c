@@ -160,7 +160,8 @@ static int64_t actor_step(struct world *w, struct actor *a)
     int64_t wake;
     enum relay_state state = outrider__relay_step(a->relay, w->now, &wake, &err);
     const struct relay_stats *st = outrider__relay_stats(a->relay);
-    if (st->in_flight > (size_t)w->config.source.batch * 4)
+    if (st->in_flight >
+        (size_t)w->config.source.batch * 6) /* relay.h (5): five batches and the parked one */
         world_broken(w, "%zu events in flight", st->in_flight);
     if (state == RELAY_FAILED && !w->config.once)
         world_broken(w, "the relay gave up: %s", err.message);
