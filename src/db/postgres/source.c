@@ -226,13 +226,31 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     return s->layout->start(s, slot, err);
 }
 
+/* The first operation that may be given back; a fetch passes settles. */
+static struct pg_op *find_done(struct pg_source *s)
+{
+    for (size_t i = 0; i < s->n_ops; i++) {
+        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
+        if (slot->is_given)
+            continue;
+        if (slot->is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
+            return slot;
+        if (slot->is_held || !source_op_may_be_passed(slot->op))
+            return NULL;
+    }
+    return NULL;
+}
+
 static struct source_op *take_done(struct pg_source *s)
 {
-    struct pg_op *slot = &s->ops[s->first_op];
-    if (s->n_ops == 0 || !slot->is_done)
+    struct pg_op *slot = find_done(s);
+    if (slot == NULL)
         return NULL;
-    s->first_op = (s->first_op + 1) % PG_OPS_MAX;
-    s->n_ops--;
+    slot->is_given = true;
+    while (s->n_ops > 0 && s->ops[s->first_op].is_given) {
+        s->first_op = (s->first_op + 1) % PG_OPS_MAX;
+        s->n_ops--;
+    }
     if (slot->op->kind == SOURCE_FETCH)
         s->n_live += slot->op->batch->n > 0;
     else if (slot->op->kind == SOURCE_SETTLE)

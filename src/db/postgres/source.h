@@ -20,7 +20,7 @@
 #include "leader.h"
 #include "parked.h"
 
-#define PG_OPS_MAX 16
+#define PG_OPS_MAX 32
 
 struct pg_source;
 
@@ -28,8 +28,9 @@ struct pg_op {
     struct pg_source *source;
     struct source_op *op;
     bool is_done;
-    bool is_held; /* came while the layout was changing: started when it is active again */
-    int step;     /* the layout's own */
+    bool is_given; /* back to the engine, ahead of settles that are under way */
+    bool is_held;  /* came while the layout was changing: started when it is active again */
+    int step;      /* the layout's own */
 };
 
 struct pg_layout {

@@ -185,6 +185,7 @@ const struct store_ops outrider__store_postgres = {
     .put_commit = store_put_commit,
     .put_rollback = store_put_rollback,
     .status = outrider__pg_store_status,
+    .count_failed = outrider__pg_store_count_failed,
     .dead_list = outrider__pg_store_dead_list,
     .dead_retry = outrider__pg_store_dead_retry,
     .dead_discard = outrider__pg_store_dead_discard,
