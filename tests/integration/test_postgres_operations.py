@@ -9,7 +9,7 @@ import sys
 import harness
 from harness import wait_until
 from pgcase import PostgresTest
-from pgserver import clean_environment, free_port, wait_for
+from pgserver import Session, clean_environment, free_port, wait_for
 
 
 class InitAtOnce(PostgresTest):
@@ -106,10 +106,10 @@ class Pooler(PostgresTest):
         super().setUp()
         self.program = program
 
-    def pooler(self, mode):
+    def pooler(self, mode, **settings):
         """The port of a pgbouncer in this mode; it ends with the test."""
         port = free_port()
-        root = os.path.join(self.server.root, mode)
+        root = os.path.join(self.server.root, f"pooler{port}")
         os.mkdir(root)
         ini, users = os.path.join(root, "ini"), os.path.join(root, "users")
         with open(users, "w", encoding="utf-8") as f:
@@ -117,7 +117,8 @@ class Pooler(PostgresTest):
         with open(ini, "w", encoding="utf-8") as f:
             f.write(f"[databases]\n* = host={self.server.root} port={self.server.port}\n[pgbouncer]\n"
                     f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\n"
-                    f"auth_file = {users}\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits,options\n")
+                    f"auth_file = {users}\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits,options\n"
+                    + "".join(f"{k} = {v}\n" for k, v in settings.items()))
         pooler = subprocess.Popen([self.program, "-q", ini], cwd=root, env=clean_environment(), stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.server._as)
         self.addCleanup(pooler.wait)
@@ -135,6 +136,33 @@ class Pooler(PostgresTest):
         self.assertRegex(text, "session mode")
         direct = self.run_outrider("doctor", "--from", self.url, code=None)
         self.assertNotRegex(direct.out + direct.err, "(?i)pooler")
+
+    def refused(self, mode, **settings):
+        self.commit_event("one")
+        url = self.server.url(self.database, "relay", port=self.pooler(mode, **settings))
+        relay = self.start("relay", "--from", url, "--to", self.sink)
+        self.assertEqual(relay.join(), 1, relay.err())
+        self.assertRegex(relay.err(), "(?i)pooler.*session mode")
+        self.assertEqual(self.delivered_labels(), [])
+        # Nothing of it is left in sessions that applications will use: neither a setting nor the lock.
+        self.assertIsNone(self.active_backend())
+        with Session(url) as pooled:
+            self.assertEqual(pooled.value("SELECT current_setting('enable_seqscan') || current_setting('jit')"), "onon")
+            self.assertEqual(pooled.value("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'outrider%'"), "0")
+
+    def test_a_relay_refuses_transaction_mode(self):
+        self.refused("transaction")
+
+    def test_a_relay_refuses_transaction_mode_with_processes_in_turn(self):
+        self.refused("transaction", server_round_robin=1)
+
+    def test_a_relay_refuses_statement_mode(self):
+        self.refused("statement")
+
+    def test_a_pool_without_a_second_connection_is_told(self):
+        url = self.server.url(self.database, "relay", port=self.pooler("transaction", default_pool_size=1))
+        result = self.run_outrider("relay", "--from", url, "--to", self.sink, "--once", "--set", "connect_timeout=1s", code=1)
+        self.assertRegex(result.err, "pooler .* no second connection")
 
     def test_session_mode_works(self):
         self.commit_event("one")

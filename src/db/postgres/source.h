@@ -19,6 +19,7 @@
 #include "core/source.h"
 #include "leader.h"
 #include "parked.h"
+#include "pooler.h"
 
 #define PG_OPS_MAX 16
 
@@ -56,6 +57,7 @@ struct pg_layout {
 
 enum pg_source_phase {
     PHASE_CONNECT,
+    PHASE_POOLER,
     PHASE_SESSION,
     PHASE_CATALOG,
     PHASE_LOCK,
@@ -69,6 +71,7 @@ struct pg_source {
     enum pg_source_phase phase;
     struct instant now; /* of the poll() under way */
     struct pg_conn conn;
+    struct pg_pooler pooler;
     struct pg_catalog cat;
     struct pg_leader leader;
     const struct pg_layout *layout;
