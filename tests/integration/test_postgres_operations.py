@@ -26,11 +26,68 @@ class InitAtOnce(PostgresTest):
             self.assertEqual(init.join(), 0, init.err())
         self.server.query("CREATE ROLE relay LOGIN IN ROLE outrider_relay")
         for database in (self.database, other):
-            self.assertEqual(self.server.query("SELECT version FROM outrider_schema", database), [("1",)])
+            self.assertEqual(self.server.query("SELECT version FROM outrider_schema", database), [("2",)])
             self.server.query(self.insert(database), database)
             self.run_outrider("relay", "--from", self.server.url(database, "relay"), "--to", self.sink, "--name", database,
                               "--once")
         self.assertEqual(set(self.delivered_labels()), {self.database, other})
+
+
+class Upgrade(PostgresTest):
+    """A database that version 1 of the schema was made in."""
+
+    def make_outbox(self, server, database):
+        with open(os.path.join(os.path.dirname(harness.__file__), "schemas", "postgres_1.sql"), encoding="utf-8") as f:
+            server.script(f.read(), database)
+        server.query("CREATE ROLE app LOGIN IN ROLE outrider_writer")
+        server.query("CREATE ROLE relay LOGIN IN ROLE outrider_relay")
+        server.script("INSERT INTO outrider_cursor (pipeline, outbox, sink, position, anchor_id) SELECT 'default', "
+                      "'public.outbox', '', 1, '00000000-0000-4000-8000-000000000001'; INSERT INTO outbox (id, "
+                      "aggregate_type, aggregate_id, event_type, payload) VALUES ('00000000-0000-4000-8000-000000000001', "
+                      "'order', 'k', 'changed', '{\"n\": \"before\"}'); INSERT INTO outrider_parked (pipeline, outbox, lane, "
+                      "state, seq, id, aggregate_type, aggregate_id, event_type, payload, next_attempt_at) VALUES ('default', "
+                      "'public.outbox', 'p', 'parked', 7, 'p7', 'order', 'p', 'changed', '{\"n\": \"parked\"}', now())", database)
+
+    def test_a_relay_says_to_run_init_and_goes_on_when_that_is_done(self):
+        self.commit_event("after")
+        relay = self.start("relay", "--from", self.url, "--to", self.sink)
+        self.wait_log(relay, "older version.*lacks mode.*outrider init")
+        for command in (("status", "--db"), ("doctor", "--from")):
+            result = self.run_outrider(*command, self.url, code=1)
+            self.assertRegex(result.out + result.err, "older version.*outrider init")
+        self.run_outrider("init", "--db", self.owner_url)
+        self.wait_label("after", "parked", relay=relay)
+        self.stop_relay(relay)
+        # What was settled before stays so.
+        self.assertNotIn("before", self.delivered_labels())
+        self.assertEqual(self.owner("SELECT version FROM outrider_schema"), [("2",)])
+
+    def test_an_upgraded_schema_is_the_same_as_a_new_one(self):
+        fresh = self.server.create_database()
+        self.run_outrider("init", "--db", self.server.url(fresh))
+        self.assertNotIn("ALTER TABLE", self.run_outrider("init", "--dry-run", "--db", self.server.url(fresh)).out)
+        self.assertIn("ALTER TABLE", self.run_outrider("init", "--dry-run", "--db", self.owner_url).out)
+        self.run_outrider("init", "--db", self.owner_url)
+        columns = ("SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+                   "WHERE table_schema = 'public' ORDER BY 1, 2")
+        indexes = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
+        for what in (columns, indexes):
+            self.assertEqual(self.owner(what), self.server.query(what, fresh))
+
+    def test_a_schema_that_is_newer_is_left_alone(self):
+        self.run_outrider("init", "--db", self.owner_url)
+        self.owner("UPDATE outrider_schema SET version = 99")
+        result = self.run_outrider("init", "--db", self.owner_url, code=1)
+        self.assertRegex(result.err, "version 99.*newer")
+
+
+class InitAgain(PostgresTest):
+    def test_what_is_there_is_not_changed_into_something_else(self):
+        for wish in (("--layout", "status"), ("--partition", "day")):
+            result = self.run_outrider("init", "--db", self.owner_url, *wish, code=None)
+            self.assertNotEqual(result.code, 0)
+            self.assertRegex(result.err, "is there already")
+        self.run_outrider("init", "--db", self.owner_url, "--layout", "log")
 
 
 class Tls(PostgresTest):

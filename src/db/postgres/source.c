@@ -211,6 +211,9 @@ static int advance(struct pg_source *s, struct outrider_error *err)
     case PHASE_ACTIVE:
         if (start_held(s, err) < 0)
             return -1;
+        if (!s->config->replay &&
+            outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
+            return -1;
         return s->layout->tick(s, s->now, err);
     default:
         return 0;
@@ -282,6 +285,7 @@ static void pg_close(struct source *base)
     s->layout = NULL;
     outrider__pg_pooler_close(&s->pooler);
     outrider__pg_close(&s->conn);
+    outrider__pg_upkeep_release(&s->upkeep);
     free(s->companions_sql);
     s->companions_sql = NULL;
     s->n_ops = 0;

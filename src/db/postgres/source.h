@@ -20,6 +20,7 @@
 #include "leader.h"
 #include "parked.h"
 #include "pooler.h"
+#include "upkeep.h"
 
 #define PG_OPS_MAX 16
 
@@ -72,6 +73,7 @@ struct pg_source {
     struct instant now; /* of the poll() under way */
     struct pg_conn conn;
     struct pg_pooler pooler;
+    struct pg_upkeep upkeep;
     struct pg_catalog cat;
     struct pg_leader leader;
     const struct pg_layout *layout;

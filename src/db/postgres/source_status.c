@@ -265,6 +265,31 @@ static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_erro
     return cleanup_table(d, op, err);
 }
 
+static int on_dropped(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    (void)n;
+    op->op->removed += (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
+    return cleanup_table(status_of(op->source), op, err);
+}
+
+/* Partitions first: what goes with them need not be deleted row by row. */
+static int cleanup(struct status_source *d, struct pg_op *op, struct outrider_error *err)
+{
+    struct pg_source *s = d->s;
+    op->op->removed = 0;
+    op->op->more = false;
+    if (s->config->cleanup.retention_us <= 0) {
+        pg_op_done(op);
+        return 0;
+    }
+    if (!outrider__pg_upkeep_may_drop(&s->upkeep, &s->cat, s->now))
+        return cleanup_table(d, op, err);
+    return outrider__pg_upkeep_drop(&s->upkeep, &s->conn, &s->cat,
+                                    op->op->now_wall_us - s->config->cleanup.retention_us, s->now,
+                                    on_dropped, op, err);
+}
+
 /* One portion of each table that may be cleaned up. */
 static int cleanup_table(struct status_source *d, struct pg_op *op, struct outrider_error *err)
 {
@@ -301,12 +326,7 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
     case SOURCE_SETTLE:
         return outrider__pg_status_settle(d, op, err);
     case SOURCE_CLEANUP:
-        op->op->removed = 0;
-        op->op->more = false;
-        if (s->config->cleanup.retention_us > 0)
-            return cleanup_table(d, op, err);
-        pg_op_done(op);
-        return 0;
+        return cleanup(d, op, err);
     }
     return 0;
 }
