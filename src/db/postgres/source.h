@@ -24,6 +24,12 @@
 
 #define PG_OPS_MAX 16
 
+/* A usual read takes whole batches of usual rows. A larger payload ends it, and
+ * the next read takes few rows of any size: so the memory for a result is
+ * bounded, and the sizes of rows need not be added up on the server. */
+#define PG_USUAL_PAYLOAD 8192
+#define PG_LARGE_BYTES (4LL << 20)
+
 struct pg_source;
 
 struct pg_op {

@@ -58,6 +58,8 @@ struct status_table {
     struct pg_statement st[ST_COUNT];
     bool is_exhausted;   /* nothing more was there when it was last read */
     int64_t event_bytes; /* what events take in memory, about */
+    bool was_large;      /* the last read met a payload that a usual one does not take */
+    int64_t usual_rows;  /* that a usual read may take: few where large ones lie between; 0: all */
 };
 
 /* A batch that is with the engine. */
@@ -81,6 +83,8 @@ struct status_source {
     struct status_flight fetching; /* the fetch under way */
     size_t n_tried;                /* tables that this fetch found empty */
     int64_t limit;                 /* rows it asked for */
+    bool is_large;                 /* it takes payloads of any size: see PG_USUAL_PAYLOAD */
+    bool met_large;
     struct pg_op *fetch_op;
     bool competes;         /* no lock of the pipeline: many relays */
     bool must_lock;        /* ordered: false, but the table has no place for an owner */
