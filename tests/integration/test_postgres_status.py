@@ -12,8 +12,6 @@ from harness import wait_until
 from pgtest import seed
 
 FAIL_FIRST = {"OUTRIDER_FAILPOINTS": "relay.delivered=eio@1"}
-# The sanitizer keeps freed memory for a while, which is not what is measured.
-LEAN = {"ASAN_OPTIONS": "quarantine_size_mb=4:malloc_context_size=1"}
 # One event of a key at a time, so that those behind a failed one are not on their way yet.
 ONE_BY_ONE = ("--set", "retry.on_dead=block")
 
@@ -308,47 +306,43 @@ class Competing(StatusTest):
         self.wait_for("SELECT count(*) FROM outbox WHERE status = 'PENDING' AND locked_by IS NULL", "3")
 
 
-class Memory(StatusTest):
-    """The relay's peak, as the kernel counts it, does not follow the size of what waits."""
+class Replay(StatusTest):
+    """Published rows, again, to another place; nothing of theirs changes."""
 
-    def peak_kib(self, relay):
-        with open("/proc/%d/status" % relay.pid, encoding="ascii") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+    def replayed(self, table, *point, code=0):
+        result = self.run_outrider("replay", "--db", self.url, "--table", table, "--to", "stdout:", "--set", "source.batch=3", *point,
+                                   code=code)
+        return [json.loads(line)["payload"]["n"] for line in result.out.splitlines()] if code == 0 else result
 
-    def large(self, table, first, last, every=1):
-        """Rows of 0.9 MB, or only every so many, the others small."""
-        self.sql("INSERT INTO %s (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', (i %% 7)::text, 'Created', "
-                 "jsonb_build_object('n', i, 'x', CASE WHEN i %% %d = 0 THEN repeat(md5(i::text), 28000) ELSE '' END) "
-                 "FROM generate_series(%d, %d) i" % (table, every, first, last))
+    def test_rows_are_read_from_a_seq_or_a_time_on_and_left_as_they_are(self):
+        self.insert(8)
+        self.relay_once()
+        self.insert(2, first=9)
+        before = self.sql("SELECT * FROM outbox ORDER BY seq")
+        cursor = self.sql("SELECT * FROM outrider_cursor")
+        self.assertEqual(self.replayed("outbox", "--from-seq", "3"), [3, 4, 5, 6, 7, 8])
+        self.assertEqual(self.replayed("outbox", "--since", "1h"), [1, 2, 3, 4, 5, 6, 7, 8])
+        self.assertEqual(self.replayed("outbox", "--since", "2100-01-01"), [])
+        self.assertEqual(self.sql("SELECT * FROM outbox ORDER BY seq"), before)
+        self.assertEqual(self.sql("SELECT * FROM outrider_cursor"), cursor)
 
-    def grows_by(self, table, *more):
-        """KiB between the peaks after one large row and after 130 more, 117 MB of them waiting at once."""
-        published = "SELECT count(*) FROM %s WHERE status = 'PUBLISHED'" % table
-        self.large(table, 1, 1)
-        relay = self.start("relay", "--from", self.url, "--to", "null:", "--table", table, *more, env=LEAN)
-        self.wait_for(published, "1")
-        before = self.peak_kib(relay)
+    def test_it_runs_beside_a_relay(self):
+        self.insert(3)
+        relay = self.start_relay()
+        self.wait_published(3)
+        self.assertEqual(self.replayed("outbox", "--from-seq", "1"), [1, 2, 3])
         self.assertEqual(relay.stop(), 0)
-        self.large(table, 2, 131)
-        self.large(table, 132, 400, every=9)
-        relay = self.start("relay", "--from", self.url, "--to", "null:", "--table", table, *more, env=LEAN)
-        self.wait_for(published, "400")
-        after = self.peak_kib(relay)
-        self.assertEqual(relay.stop(), 0)
-        print("peak %d KiB, with 117 MB waiting %d KiB" % (before, after))
-        return after - before
 
-    def test_large_payloads_are_read_few_at_a_time(self):
-        self.assertLess(self.grows_by("outbox"), 40 << 10)
-
-    def test_large_payloads_of_an_adopted_table_are_claimed_few_at_a_time(self):
-        self.script(seed("003_event_outbox"))
-        self.sql("ALTER TABLE event_outbox ALTER id SET DEFAULT gen_random_uuid(), ALTER topic SET DEFAULT 't', "
-                 "ALTER partition_key SET DEFAULT 'k', ALTER status SET DEFAULT 'PENDING', ALTER created_at SET DEFAULT now()")
-        self.assertLess(self.grows_by("event_outbox"), 40 << 10)
-
-    def test_relays_that_compete_read_few_at_a_time(self):
-        self.assertLess(self.grows_by("outbox", "--set", "ordered=false"), 40 << 10)
+    def test_an_adopted_table_without_a_sequence_is_read_by_time_and_id(self):
+        self.sql("CREATE TABLE plain_outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id "
+                 "text, event_type text, payload jsonb, published boolean, created_at timestamptz)")
+        self.sql("INSERT INTO plain_outbox (aggregate_type, aggregate_id, event_type, payload, published, created_at) "
+                 "SELECT 'order', '1', 'Created', jsonb_build_object('n', i), true, now() - "
+                 "interval '1 hour' + i / 4 * interval '1 second' FROM generate_series(1, 10) i")
+        wanted = [int(n) for n in self.column("SELECT payload->>'n' FROM plain_outbox ORDER BY created_at, id")]
+        self.assertEqual(self.replayed("plain_outbox", "--since", "2h"), wanted)
+        result = self.replayed("plain_outbox", "--from-seq", "1", code=1)
+        self.assertRegex(result.err, "no sequence.*--since")
 
 
 class BadNights(StatusTest):

@@ -118,11 +118,20 @@ static int adopted_all(struct status_source *d, struct outrider_error *err)
     for (size_t i = 0; i < d->n_tables; i++) {
         struct status_table *t = &d->tables[i];
         t->has_owner = outrider__map_can_compete(&t->a.map);
-        t->claims = outrider__map_shows_claims(&t->a.map) && (d->competes || !t->a.is_ours);
+        t->claims = outrider__map_shows_claims(&t->a.map) && (d->competes || !t->a.is_ours) &&
+                    !d->s->config->replay;
+        outrider__strbuf_init(&t->replay.id, 1 << 20);
+        if (outrider__pg_status_replay_check(d, t, err) < 0)
+            return -1;
         if (outrider__pg_status_statements(d, t, err) < 0)
             return -1;
     }
     d->adoption->at = 0;
+    if (d->s->config->replay) {
+        outrider__pg_source_activate(d->s);
+        outrider__pg_status_look_soon(d);
+        return 0;
+    }
     if (!d->competes && !d->s->leader.is_held) {
         d->must_lock = true;
         d->s->phase = PHASE_LOCK;
@@ -238,11 +247,6 @@ static bool status_needs_lock(const struct pg_source *s)
 
 static int status_begin(struct pg_source *s, struct outrider_error *err)
 {
-    if (s->config->replay)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "%s marks its rows: they are delivered again when they are set back "
-                              "to pending, not by replay",
-                              s->cat.table);
     if (s->layout_data != NULL)
         return take_over(status_of(s), err);
     if (make(s, err) < 0)
@@ -430,9 +434,11 @@ static void status_close(struct pg_source *s)
     if (d == NULL)
         return;
     give_back(d);
-    for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++)
+    for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++) {
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);
+        outrider__strbuf_release(&d->tables[i].replay.id);
+    }
     free(d->tables);
     if (d->adoption != NULL)
         free(d->adoption->values_sql);

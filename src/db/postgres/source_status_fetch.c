@@ -66,6 +66,17 @@ static void add_in_flight(struct status_source *d, const struct status_table *t)
     outrider__pg_array_end(&d->args);
 }
 
+static void add_claim(struct status_source *d, const struct status_table *t)
+{
+    if (t->claims) {
+        name_owner(d, t, d->fetching.owner);
+        outrider__pg_arg_str(&d->args, d->fetching.owner);
+    } else {
+        add_in_flight(d, t);
+    }
+    add_delays(d);
+}
+
 /* Rows beyond what fits were claimed too: back with them, untouched. */
 static int release_rest(struct status_source *d, const PGresult *r, int first,
                         struct outrider_error *err)
@@ -138,6 +149,9 @@ static int fill(struct status_source *d, const PGresult *r, struct outrider_erro
     if (!d->is_large)
         learn_rows(d, i);
     d->fetching.table->was_large = d->met_large;
+    if (d->s->config->replay && b->n > 0 &&
+        outrider__pg_status_replay_note(d->fetching.table, &b->events[b->n - 1], err) < 0)
+        return -1;
     return release_rest(d, r, i, err);
 }
 
@@ -212,13 +226,10 @@ static int ask(struct status_source *d, struct outrider_error *err)
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_int8(&d->args, d->limit);
     outrider__pg_arg_int8(&d->args, d->is_large ? max_payload : PG_USUAL_PAYLOAD);
-    if (t->claims) {
-        name_owner(d, t, d->fetching.owner);
-        outrider__pg_arg_str(&d->args, d->fetching.owner);
-    } else {
-        add_in_flight(d, t);
-    }
-    add_delays(d);
+    if (d->s->config->replay)
+        outrider__pg_status_replay_args(d, t);
+    else
+        add_claim(d, t);
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_request_begin(c, fetched, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_FETCH], &d->args, err) < 0)
