@@ -9,7 +9,7 @@ import sys
 import harness
 from harness import wait_until
 from pgcase import PostgresTest
-from pgserver import Session, clean_environment, free_port, wait_for
+from pgserver import Session, SqlError, clean_environment, free_port, wait_for
 
 
 class InitAtOnce(PostgresTest):
@@ -88,6 +88,38 @@ class InitAgain(PostgresTest):
             self.assertNotEqual(result.code, 0)
             self.assertRegex(result.err, "is there already")
         self.run_outrider("init", "--db", self.owner_url, "--layout", "log")
+
+
+class Roles(PostgresTest):
+    """They may do what they need, which every other test shows, and nothing else."""
+
+    def assert_denied(self, user, *statements):
+        session = self.session(user=user)
+        for statement in statements:
+            with self.subTest(user=user, statement=statement), self.assertRaises(SqlError) as caught:
+                session.execute(statement)
+            self.assertEqual(caught.exception.state, "42501", statement)
+
+    def test_a_writer_may_only_insert(self):
+        self.session().execute("SELECT outbox_enqueue('order', '1', 'Created', '{}')")
+        self.commit_event("one")
+        self.assert_denied("app", "SELECT payload FROM outbox", "UPDATE outbox SET payload = NULL", "DELETE FROM outbox",
+                           "TRUNCATE outbox", "SELECT * FROM outrider_cursor", "SELECT * FROM outrider_parked",
+                           "SELECT setval('outbox_seq_seq', 1)", "CREATE TABLE mine (id int)")
+
+    def test_a_relay_may_not_write_events(self):
+        self.commit_event("one")
+        self.assert_denied("relay", self.insert("two"), "UPDATE outbox SET payload = NULL", "TRUNCATE outbox",
+                           "SELECT outbox_enqueue('order', '1', 'Created', '{}')", "DELETE FROM outrider_cursor",
+                           "SELECT setval('outbox_seq_seq', 1)", "UPDATE outrider_schema SET version = 0")
+
+    def test_a_relayed_row_is_never_touched(self):
+        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', i::text, "
+                   "'changed', jsonb_build_object('n', i) FROM generate_series(1, 3000) i")
+        self.relay_once()
+        self.assertEqual(len(self.delivered_labels()), 3000)
+        # An update or a row lock, which leave dead versions behind, would show here.
+        self.assertEqual(self.owner("SELECT count(*) FROM outbox WHERE xmax::text <> '0' OR cmax::text <> '0'"), [("0",)])
 
 
 class Tls(PostgresTest):
