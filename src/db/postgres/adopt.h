@@ -64,7 +64,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
 void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* When a row was settled, best known. */
 void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias);
-/* "DELETE ..." of published rows: $1 older than (timestamptz), $2 how many. */
+/* "DELETE ..." of published and expired rows: $1 older than (timestamptz), $2 how many. */
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a);
 
 struct pg_store;

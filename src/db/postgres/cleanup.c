@@ -63,10 +63,13 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
     uint64_t dropped = 0;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
-    if (outrider__pg_store_adopts(s))
-        return outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
     if (drop_partitions(s, older_than_us, &dropped, err) < 0)
         return -1;
+    if (outrider__pg_store_adopts(s)) {
+        int rc = outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
+        *ret_removed += rc == 0 ? dropped : 0;
+        return rc;
+    }
     outrider__strbuf_init(&sql, 8192);
     outrider__pg_cleanup_sql(&sql, &s->cat);
     outrider__pg_args_init(&args);

@@ -100,7 +100,6 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_SAVE] = "cannot settle",
     [LOG_OLDEST] = "cannot read the locks",
     [LOG_CLEANUP] = "cannot clean up",
-    [LOG_UPKEEP] = "cannot keep the partitions up",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat, bool with_size)
@@ -353,16 +352,11 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
                      strcmp(outrider__pg_get_str(r, 0, 5), blocks ? "block" : "skip") != 0, err);
 }
 
-static char *cleanup_sql(enum log_statement which, const struct pg_catalog *cat)
+static char *cleanup_sql(const struct pg_catalog *cat)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, SQL_CAP);
-    if (which == LOG_CLEANUP)
-        outrider__pg_cleanup_sql(&sql, cat);
-    else if (cat->has_upkeep)
-        outrider__pg_upkeep_sql(&sql, cat);
-    else
-        strbuf_append_str(&sql, "SELECT 0");
+    outrider__pg_cleanup_sql(&sql, cat);
     return sql.data;
 }
 
@@ -395,8 +389,7 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
         const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
         if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
             template = sql_flushed_standby;
-        l->sql[i] = i >= LOG_CLEANUP ? cleanup_sql((enum log_statement)i, &s->cat)
-                                     : expand(template, &s->cat, any);
+        l->sql[i] = i == LOG_CLEANUP ? cleanup_sql(&s->cat) : expand(template, &s->cat, any);
         if (l->sql[i] == NULL)
             return outrider__fail_nomem(err);
         l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};

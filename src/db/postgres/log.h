@@ -50,7 +50,6 @@ enum log_statement {
     LOG_SAVE,
     LOG_OLDEST, /* the oldest writer, for people */
     LOG_CLEANUP,
-    LOG_UPKEEP, /* of partitions */
     LOG_STATEMENTS
 };
 
@@ -99,7 +98,6 @@ struct log_source {
     bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
     int64_t standby_told_us;
-    int64_t upkeep_us; /* not before */
 };
 
 static inline struct log_source *log_of(struct pg_source *s)

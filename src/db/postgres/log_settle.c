@@ -10,8 +10,6 @@
 
 #include "base/failpoint.h"
 
-#define UPKEEP_PAUSE_US 30000000
-
 struct tally {
     int64_t delivered, expired, skipped, dead;
     size_t n; /* events that this settle covers */
@@ -200,12 +198,10 @@ static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_erro
 static int on_upkept(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
     (void)n;
     (void)err;
     op->op->removed = (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
     op->op->more = true; /* the rows come next */
-    log_of(s)->upkeep_us = s->now.mono_us + UPKEEP_PAUSE_US;
     pg_op_done(op);
     return 0;
 }
@@ -220,11 +216,10 @@ int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outri
         pg_op_done(op);
         return 0;
     }
+    if (outrider__pg_upkeep_may_drop(&s->upkeep, &s->cat, s->now))
+        return outrider__pg_upkeep_drop(&s->upkeep, &s->conn, &s->cat, cutoff_us, s->now, on_upkept,
+                                        op, err);
     outrider__pg_args_clear(&l->args);
-    if (s->cat.has_upkeep && s->now.mono_us >= l->upkeep_us) {
-        outrider__pg_arg_time(&l->args, cutoff_us);
-        return outrider__pg_request(&s->conn, &l->st[LOG_UPKEEP], &l->args, on_upkept, op, err);
-    }
     outrider__pg_arg_str(&l->args, s->cat.table);
     outrider__pg_arg_time(&l->args, cutoff_us);
     outrider__pg_arg_int8(&l->args, s->config->cleanup.batch);

@@ -138,7 +138,7 @@ int outrider__pg_store_ready(struct pg_store *s, struct outrider_error *err)
                               "%s has %s, but not outrider_cursor and outrider_parked beside it; "
                               "run `outrider init`",
                               place, s->cat.table);
-    return 0;
+    return outrider__pg_catalog_check_version(&s->cat, place, err);
 }
 
 static int store_put_begin(struct store *base, struct outrider_error *err)
