@@ -10,34 +10,21 @@
 
 #define PULSE_US 1000000
 
-void outrider__cdc_args(struct pg_source *s)
-{
-    struct cdc_source *c = cdc_of(s);
-    outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, s->config->name);
-    outrider__pg_arg_str(&c->args, s->cat.table);
-}
-
-/* "{[1,4),[7,8)}", as the server writes it. */
 int outrider__cdc_parse_ranges(const char *text, struct cdc_ranges *ret, struct outrider_error *err)
 {
     size_t n = 0;
+    int rc = 0;
     for (const char *p = text; (p = strchr(p, '[')) != NULL; p++)
         n++;
     struct cdc_range *items = calloc(n + 1, sizeof *items);
     if (items == NULL)
         return outrider__fail_nomem(err);
-    size_t i = 0;
-    for (const char *p = text; (p = strchr(p, '[')) != NULL; i++) {
-        char *end;
-        items[i].low = strtoll(p + 1, &end, 10);
-        items[i].high = *end == ',' ? strtoll(end + 1, &end, 10) - 1 : 0;
-        if (*end != ')' || items[i].high < items[i].low) {
-            free(items);
-            return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
-                                  "outrider_cursor holds ranges that cannot be read");
-        }
-        p = end;
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = outrider__pg_next_range(&text, &items[i].low, &items[i].high);
+    if (rc < 0) {
+        free(items);
+        return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
+                              "outrider_cursor holds ranges that cannot be read");
     }
     free(ret->items);
     *ret = (struct cdc_ranges){items, n};
@@ -96,11 +83,8 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
 {
     struct pg_source *s = ctx;
     struct cdc_source *c = cdc_of(s);
-    if (PQntuples(results[0]) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "another relay took over pipeline '%s'", s->config->name);
-    c->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
-    c->cursor_tid = outrider__pg_get_tid(results[0], 0, 1);
+    if (outrider__pg_cursor_taken(s, results[0], &c->cursor, err) < 0)
+        return -1;
     s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 2]);
     c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
     c->pulse_us = s->now.mono_us + PULSE_US;
@@ -117,19 +101,9 @@ static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
                      struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    const char *sink = s->config->sink_identity;
-    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
-    outrider__cdc_args(s);
-    outrider__pg_arg_int8(&c->args, epoch);
-    outrider__pg_arg_str(&c->args, sink != NULL ? sink : "");
-    outrider__pg_arg_str(&c->args, blocks ? "block" : "skip");
-    outrider__pg_arg_int8(&c->args, s->cat.system_id);
-    outrider__pg_arg_int4(&c->args, s->cat.timeline);
     if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
-        outrider__pg_request_add(&s->conn, &c->st[CDC_TAKE], &c->args, err) < 0)
-        return -1;
-    if (is_other_policy &&
-        outrider__pg_parked_add_mend(&c->parked, &s->conn, s->now.wall_us, err) < 0)
+        outrider__pg_cursor_add_take(s, &c->st[CDC_TAKE], &c->parked, &c->args, epoch,
+                                     is_other_policy, err) < 0)
         return -1;
     if (outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
         outrider__pg_parked_add_any(&c->parked, &s->conn, err) < 0)
@@ -137,35 +111,17 @@ static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
-{
-    const char *mine = s->config->sink_identity;
-    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
-        return 0;
-    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
-                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
-                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
-                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
-                          s->config->name, stored, mine, mine, s->config->name);
-}
-
 static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    if (PQntuples(r) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "the cursor of pipeline '%s' vanished", s->config->name);
-    if (outrider__pg_get_int(r, 0, 9, 0) != s->cat.backend_pid)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "a pooler hands the relay's statements to several sessions; connect "
-                              "to the server itself, or use the pooler's session mode");
+    if (outrider__pg_cursor_check(s, r, 0, 9, err) < 0)
+        return -1;
     (void)snprintf(c->mode, sizeof c->mode, "%s", outrider__pg_get_str(r, 0, 1));
     c->polled = outrider__pg_get_int(r, 0, 4, 0);
     c->done_lsn = (uint64_t)outrider__pg_get_int(r, 0, 7, 0);
     c->done_number = outrider__pg_get_int(r, 0, 8, 0);
     c->swept = 0;
-    if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 ||
-        outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 5), &c->unpolled, err) < 0)
+    if (outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 5), &c->unpolled, err) < 0)
         return -1;
     return outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 6), &c->sweep, err);
 }
@@ -190,17 +146,15 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
         return -1;
     if (!is_cdc)
         return outrider__cdc_begin_polling(s, err);
-    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
     return take_over(s, outrider__pg_get_int(cursor, 0, 2, 0),
-                     strcmp(outrider__pg_get_str(cursor, 0, 3), blocks ? "block" : "skip") != 0,
-                     err);
+                     outrider__pg_cursor_other_policy(s, outrider__pg_get_str(cursor, 0, 3)), err);
 }
 
 int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     c->phase = CDC_READING;
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_read, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st[CDC_ENROL], &c->args, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st[CDC_READ_CURSOR], &c->args, err) < 0)
@@ -232,29 +186,6 @@ int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *e
     s->layout->close(s);
     s->layout = &outrider__pg_layout_cdc;
     return cdc_begin(s, err);
-}
-
-static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
-    (void)n;
-    if (outrider__pg_parked_fill(&cdc_of(s)->parked, op->op->batch, results[0], err) < 0)
-        return -1;
-    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
-    pg_op_done(op);
-    return 0;
-}
-
-static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
-        outrider__pg_parked_add_fetch(&c->parked, &s->conn, op->op->batch, op->op->now_wall_us,
-                                      err) < 0 ||
-        outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0)
-        return -1;
-    return outrider__pg_request_end(&s->conn, err);
 }
 
 static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
@@ -304,7 +235,7 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_FETCH:
         return fetch(s, op, err);
     case SOURCE_FETCH_PARKED:
-        return fetch_parked(s, op, err);
+        return outrider__pg_cursor_fetch_parked(s, &cdc_of(s)->parked, op, err);
     case SOURCE_SETTLE:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:

@@ -29,7 +29,7 @@
 #include "cdc_decode.h"
 #include "cdc_link.h"
 #include "cdc_slot.h"
-#include "source.h"
+#include "cursor.h"
 
 enum cdc_statement {
     CDC_ENROL,
@@ -124,8 +124,7 @@ struct cdc_source {
     bool is_leaving; /* mode poll is asked for */
     char mode[16];   /* as the cursor has it */
 
-    int64_t epoch;
-    uint64_t cursor_tid;
+    struct pg_cursor cursor;
     bool has_parked;         /* some lane may be blocked */
     uint64_t n_parkings;     /* settles that parked something */
     uint64_t pulse_parkings; /* the same when the pulse was sent */
@@ -191,7 +190,6 @@ static inline struct cdc_source *cdc_of(struct pg_source *s)
 }
 
 /* cdc.c */
-void outrider__cdc_args(struct pg_source *s);
 int outrider__cdc_parse_ranges(const char *text, struct cdc_ranges *ret,
                                struct outrider_error *err);
 void outrider__cdc_ranges_release(struct cdc_ranges *r);

@@ -186,7 +186,7 @@ static int plan(struct pg_source *s, struct outrider_error *err)
     int errno_value = FAILPOINT("cdc.slot_made");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot read the slot's snapshot");
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     struct pg_statement *st = &c->st[c->is_leaving ? CDC_PLAN_POLL : CDC_PLAN_SWEEP];
     if (outrider__pg_request_begin(&s->conn, on_planned, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st_begin, NULL, err) < 0 ||
@@ -266,13 +266,13 @@ static int on_saved_cdc(void *ctx, PGresult **results, int n, struct outrider_er
 static int save_cdc(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    int64_t epoch = log_of(s)->epoch;
+    int64_t epoch = log_of(s)->cursor.epoch;
     outrider__pg_layout_log.close(s);
     s->base.ready = false; /* operations that come meanwhile are held */
     s->phase = PHASE_BEGIN;
     c->phase = CDC_READING;
     s->base.wake_us = CLOCK_NEVER;
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     outrider__pg_arg_int8(&c->args, epoch);
     outrider__pg_arg_str(&c->args, c->plan);
     return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_CDC], &c->args, on_saved_cdc, s, err);
@@ -337,8 +337,8 @@ static int save_leaving(struct pg_source *s, struct outrider_error *err)
     s->phase = PHASE_BEGIN;
     s->base.wake_us = CLOCK_NEVER;
     c->phase = CDC_READING;
-    outrider__cdc_args(s);
-    outrider__pg_arg_int8(&c->args, c->epoch);
+    outrider__pg_cursor_args(s, &c->args);
+    outrider__pg_arg_int8(&c->args, c->cursor.epoch);
     outrider__pg_arg_int8(&c->args, c->plan_position);
     outrider__pg_arg_str(&c->args, c->plan);
     if (c->plan_position > 0)
@@ -411,7 +411,7 @@ static int on_dropped(void *ctx, PGresult **results, int n, struct outrider_erro
     if (outrider__pg_get_int(results[0], 0, 1, 0) > 0)
         return 0; /* its last reader is not quite gone */
     c->is_saving = true;
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_POLL], &c->args, on_poll_saved, s, err);
 }
 

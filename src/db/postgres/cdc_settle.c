@@ -10,37 +10,13 @@
 #include "base/failpoint.h"
 #include "cdc.h"
 
-struct tally {
-    int64_t delivered, expired, skipped, dead;
-    int64_t last_seq; /* the highest */
-    size_t n;         /* events that this settle covers */
-};
-
-/* The place never passes an event that has no outcome; parked rows stand alone. */
-static struct tally tally_of(const struct batch *b)
-{
-    struct tally t = {0};
-    for (; t.n < b->n_settle; t.n++) {
-        enum outcome outcome = b->events[t.n].outcome;
-        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
-            break;
-        if (b->events[t.n].seq > t.last_seq)
-            t.last_seq = b->events[t.n].seq;
-        t.delivered += outcome == OUTCOME_DELIVERED;
-        t.expired += outcome == OUTCOME_EXPIRED;
-        t.skipped += outcome == OUTCOME_SKIPPED;
-        t.dead += outcome == OUTCOME_DEAD;
-    }
-    return t;
-}
-
 /* Of the stream a batch has points; of the sweep it has seqs. */
 static bool is_of_stream(const struct batch *b)
 {
     return !b->is_parked && b->source_data != NULL;
 }
 
-static void add_place(struct pg_args *a, const struct batch *b, const struct tally *t)
+static void add_place(struct pg_args *a, const struct batch *b, const struct pg_tally *t)
 {
     char lsn[32];
     if (is_of_stream(b)) {
@@ -60,20 +36,15 @@ static void add_place(struct pg_args *a, const struct batch *b, const struct tal
         outrider__pg_arg_int8(a, t->n == b->n ? b->position : b->events[t->n - 1].seq);
 }
 
-static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
+static int add_save(struct pg_source *s, const struct source_op *op, const struct pg_tally *t,
                     struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     struct pg_args *a = &c->args;
-    outrider__cdc_args(s);
-    outrider__pg_arg_int8(a, c->epoch);
+    outrider__pg_cursor_args(s, a);
+    outrider__pg_arg_int8(a, c->cursor.epoch);
     add_place(a, op->batch, t);
-    outrider__pg_arg_time(a, op->now_wall_us);
-    outrider__pg_arg_int8(a, t->delivered);
-    outrider__pg_arg_int8(a, t->expired);
-    outrider__pg_arg_int8(a, t->skipped);
-    outrider__pg_arg_int8(a, t->dead);
-    outrider__pg_arg_tid(a, c->cursor_tid);
+    outrider__pg_cursor_totals(a, op->now_wall_us, t, &c->cursor);
     outrider__pg_arg_int8(a, t->last_seq);
     return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE], a, err);
 }
@@ -86,11 +57,11 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
     int errno_value = FAILPOINT("cdc.after_settle");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
-    c->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    c->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
     if (op->step > 0)
         s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
     if (is_of_stream(op->op->batch))
-        outrider__cdc_stream_settled(c, (int64_t)tally_of(op->op->batch).n);
+        outrider__cdc_stream_settled(c, (int64_t)outrider__pg_tally(op->op->batch).n);
     pg_op_done(op);
     return 0;
 }
@@ -99,7 +70,7 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
 {
     struct cdc_source *c = cdc_of(s);
     struct batch *b = op->op->batch;
-    struct tally t = tally_of(b);
+    struct pg_tally t = outrider__pg_tally(b);
     if (t.n == 0) {
         pg_op_done(op);
         return 0;
@@ -159,7 +130,7 @@ static int on_removed(void *ctx, PGresult **results, int n, struct outrider_erro
 static int pick(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     outrider__pg_arg_time(&c->args, op->op->now_wall_us - s->config->cleanup.retention_us);
     outrider__pg_arg_int8(&c->args, s->config->cleanup.batch);
     return outrider__pg_request(&s->conn, &c->st[CDC_PICK], &c->args, on_picked, op, err);

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The statements of mode cdc. */
-#include <stdlib.h>
-
 #include "cdc.h"
 
-#define SQL_CAP 16384
-
 /*
- * In these texts $T is the outbox, $K the cursor table, $E the columns of an
- * event (with $3 as the largest payload to send), $B the types that can be
- * read in binary form. $1 and $2 are the pipeline and the outbox's name in
- * whatever concerns the cursor.
+ * In these texts (cursor.h) $E is the columns of an event (with $3 as the
+ * largest payload to send), $B the types that can be read in binary form, $N
+ * the names of an event's columns.
  */
 static const char *const templates[CDC_STATEMENTS] = {
-    [CDC_ENROL] = "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, "
-                  "outbox) DO NOTHING",
+    [CDC_ENROL] = PG_ENROL_SQL,
     [CDC_READ_CURSOR] =
         "SELECT k.sink, k.mode, k.epoch, k.on_dead, k.position, k.gaps::text, k.sweep::text, "
         "(k.lsn - '0/0'::pg_lsn)::int8, k.lsn_number, pg_backend_pid(), k.system_id FROM $K k "
@@ -42,27 +36,11 @@ static const char *const templates[CDC_STATEMENTS] = {
                       "pg_replication_slots t WHERE t.slot_name = $1 AND t.active) FROM "
                       "pg_replication_slots s WHERE s.slot_name = $1 AND NOT s.active AND "
                       "s.database = current_database()",
-    [CDC_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
-                 "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
-                 "epoch, ctid",
-    /* By the remembered row version first: see LOG_SAVE. The division fails, and
-     * the transaction with it, when the epoch is not ours any more. */
-    [CDC_SAVE] =
-        "WITH a AS (UPDATE $K k SET lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = "
-        "coalesce($5, lsn_number), sweep = CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * "
-        "int8multirange(int8range($6, NULL, '()')) END, last_seq = greatest(last_seq, $13), "
-        "settled_at = $7, delivered_total = "
-        "delivered_total + $8, expired_total = expired_total + $9, skipped_total = skipped_total + "
-        "$10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND k.pipeline = $1 AND k.outbox = "
-        "$2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k SET lsn = "
-        "coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = CASE WHEN "
-        "$6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, '()')) END, "
-        "last_seq = greatest(last_seq, $13), "
-        "settled_at = $7, delivered_total = delivered_total + $8, expired_total = expired_total + "
-        "$9, skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.pipeline = "
-        "$1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS (SELECT FROM a) RETURNING k.ctid), c "
-        "AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) SELECT (SELECT ctid FROM c), 1 / "
-        "(SELECT count(*) FROM c)",
+    [CDC_TAKE] = PG_TAKE_SQL,
+    [CDC_SAVE] = PG_SAVE_SQL(
+        "lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = "
+        "CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, "
+        "'()')) END, last_seq = greatest(last_seq, $13)"),
     [CDC_READ_ROWS] =
         "SELECT r.* FROM unnest($1::int8[], $4::int8[]) AS g(low, high) CROSS JOIN LATERAL (SELECT "
         "$E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r ORDER BY "
@@ -178,43 +156,21 @@ static void append_names(struct strbuf *sql)
         outrider__strbuf_appendf(sql, "%s'%s'", i > 0 ? ", " : "", outrider__cdc_role_name(i));
 }
 
-static char *expand(const char *template, const struct pg_catalog *cat)
+static void letter(struct strbuf *sql, char c, const struct pg_source *s)
 {
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
-    for (const char *p = template; *p != '\0'; p++) {
-        if (*p != '$' || p[1] < 'A') {
-            strbuf_append_char(&sql, *p);
-            continue;
-        }
-        switch (*++p) {
-        case 'T':
-            strbuf_append_str(&sql, cat->table);
-            break;
-        case 'K':
-            strbuf_append_str(&sql, cat->cursor_table);
-            break;
-        case 'E':
-            append_event_columns(&sql, cat);
-            break;
-        case 'B':
-            append_types(&sql);
-            break;
-        case 'N':
-            append_names(&sql);
-            break;
-        }
-    }
-    if (sql.failed)
-        outrider__strbuf_release(&sql);
-    return sql.data;
+    if (c == 'E')
+        append_event_columns(sql, &s->cat);
+    else if (c == 'B')
+        append_types(sql);
+    else if (c == 'N')
+        append_names(sql);
 }
 
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     for (int i = 0; i < CDC_STATEMENTS; i++) {
-        c->sql[i] = expand(templates[i], &s->cat);
+        c->sql[i] = outrider__pg_expand(templates[i], s, letter);
         if (c->sql[i] == NULL)
             return outrider__fail_nomem(err);
         c->st[i] = (struct pg_statement){.sql = c->sql[i], .what = purposes[i]};

@@ -30,8 +30,8 @@
 #ifndef POSTGRES_LOG_H
 #define POSTGRES_LOG_H
 
+#include "cursor.h"
 #include "gaps.h"
-#include "source.h"
 
 enum log_statement {
     LOG_ENROL,       /* makes the cursor row */
@@ -79,8 +79,7 @@ struct log_source {
     struct pg_args args;
     struct pg_parked parked;
 
-    int64_t epoch;
-    uint64_t cursor_tid;
+    struct pg_cursor cursor;
     int64_t head;
     struct strbuf anchor;
     struct gap_set gaps;
@@ -114,7 +113,6 @@ int outrider__pg_log_fail_history(struct pg_source *s, const char *what,
 void outrider__pg_log_look_soon(struct pg_source *s);
 int outrider__pg_log_check_fingerprint(struct pg_source *s, const PGresult *r,
                                        struct outrider_error *err);
-void outrider__pg_log_args(struct pg_source *s);
 
 /* log_fetch.c */
 int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);

@@ -483,12 +483,12 @@ int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const 
     return add(p, c, PARKED_FETCH, err);
 }
 
-int outrider__pg_parked_fill(struct pg_parked *p, struct batch *b, const PGresult *r,
-                             struct outrider_error *err)
+int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch *b,
+                             const PGresult *r, struct outrider_error *err)
 {
     b->is_parked = true;
     for (int i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
-        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)p->config->source.max_payload);
+        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)config->source.max_payload);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->is_parked = true;

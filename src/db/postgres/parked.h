@@ -85,7 +85,7 @@ int outrider__pg_parked_apply_blocked(struct batch *b, const PGresult *r,
 /* Adds the fetch of due lanes; fill() copies the result into the batch. */
 int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const struct batch *b,
                                   int64_t now_us, struct outrider_error *err);
-int outrider__pg_parked_fill(struct pg_parked *p, struct batch *b, const PGresult *r,
-                             struct outrider_error *err);
+int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch *b,
+                             const PGresult *r, struct outrider_error *err);
 
 #endif
