@@ -2,8 +2,9 @@
 /*
  * Mode cdc: the outbox read from the server's write-ahead log. cdc.c (its life
  * and its operations), cdc_setup.c (what must be there: rights, publication,
- * slot), cdc_move.c (from polling to the stream and back), cdc_sweep.c (rows
- * from before the slot), cdc_stream.c (the stream), cdc_settle.c (writing).
+ * slot), cdc_tables.c (which tables, and their columns), cdc_move.c (from polling
+ * to the stream and back), cdc_sweep.c and cdc_snapshot.c (rows from before the
+ * slot: of our log, of others), cdc_stream.c (the stream), cdc_settle.c (writing).
  * Nobody else includes this.
  *
  *  (1) A transaction is in the stream if and only if it is not in the snapshot
@@ -22,6 +23,11 @@
  *      on one by one; reading stops when the engine has no room.
  *  (6) Until the sweep is planned and saved the mode in the cursor is `poll`,
  *      and a slot that is found then is dropped: nobody knows what it misses.
+ *  (7) Tables that are not our log are read by their column maps. Then (1) and
+ *      (2) hold by ids instead of seqs: the sweep is read in the snapshot itself,
+ *      to its end before (6) is recorded, and what polling settled at the end is
+ *      remembered in memory (cdc_late.c). One cursor row, the first table's, is
+ *      the pipeline's; those of its other tables have the mode `member`.
  */
 #ifndef POSTGRES_CDC_H
 #define POSTGRES_CDC_H
@@ -29,6 +35,7 @@
 #include "cdc_decode.h"
 #include "cdc_link.h"
 #include "cdc_slot.h"
+#include "cdc_tables.h"
 #include "cursor.h"
 
 enum cdc_statement {
@@ -44,6 +51,8 @@ enum cdc_statement {
     CDC_PLAN_SWEEP,
     CDC_PLAN_POLL,
     CDC_SAVE_CDC,
+    CDC_SAVE_MAPPED,
+    CDC_GATHER, /* parked rows of all tables under the first one's name */
     CDC_SAVE_LEAVING,
     CDC_SAVE_POLL,
     CDC_WAITED_FOR,
@@ -101,6 +110,7 @@ struct cdc_facts {
 enum cdc_maker {
     MAKER_NONE,
     MAKER_CONNECTING,
+    MAKER_OPENING,  /* a transaction, which will have the slot's snapshot */
     MAKER_WAITING,  /* the server makes the slot */
     MAKER_PLANNING, /* its snapshot is being read */
     MAKER_DONE
@@ -113,8 +123,22 @@ struct cdc_cleanup {
     uint64_t lsn; /* once this is confirmed, they are settled */
 };
 
+/* Where the reading of the snapshot stands. */
+struct cdc_snapshot {
+    size_t at; /* the table */
+    bool is_declared, is_asking, is_asking_large;
+    int limit; /* rows that were asked for */
+    PGresult *rows;
+    int row;
+};
+
 struct cdc_source {
     enum cdc_phase phase;
+    struct cdc_tables tables;
+    const struct pg_layout *poller; /* delivers while the slot is made; NULL: nobody can */
+    struct cdc_late late;
+    struct cdc_snapshot snapshot;
+    bool is_other_policy;
     char slot[64]; /* and the publication */
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
@@ -138,8 +162,9 @@ struct cdc_source {
     enum cdc_maker making;
     struct cdc_link maker;
     struct pg_statement st_publication, st_begin, st_snapshot, st_commit;
-    char sql_publication[448], sql_snapshot[160];
-    bool has_given_up; /* --once: the slot did not come in time */
+    char *sql_publication, sql_snapshot[160];
+    int64_t maker_pause_us, maker_retry_us; /* after it failed */
+    bool has_given_up;                      /* --once: the slot did not come in time */
     uint64_t made_lsn;
     char *plan; /* sweep, or the gaps of polling */
     int64_t plan_position;
@@ -197,6 +222,12 @@ bool outrider__cdc_ranges_hold(const struct cdc_ranges *r, int64_t seq);
 /* Reads the cursor and the facts (again). */
 int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err);
 
+/* Under the epoch that was read, or that polling had. */
+int outrider__cdc_take_over(struct pg_source *s, struct outrider_error *err);
+
+/* Keeps the session alive, sees what operators did, and what was altered. */
+int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err);
+
 /* cdc_sql.c */
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err);
 
@@ -207,6 +238,7 @@ int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *e
 
 /* cdc_move.c */
 /* Polling, while the slot is made. */
+int outrider__cdc_polling_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err);
 /* Streaming, while the way back to polling is made. */
 int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err);
@@ -217,6 +249,10 @@ int outrider__cdc_begin_polling(struct pg_source *s, struct outrider_error *err)
 
 /* cdc_sweep.c */
 int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+
+/* cdc_snapshot.c */
+int outrider__cdc_snapshot_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+int outrider__cdc_snapshot_tick(struct pg_source *s, struct outrider_error *err);
 
 /* cdc_stream.c */
 int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);

@@ -45,7 +45,7 @@ static int add_save(struct pg_source *s, const struct source_op *op, const struc
     outrider__pg_arg_int8(a, c->cursor.epoch);
     add_place(a, op->batch, t);
     outrider__pg_cursor_totals(a, op->now_wall_us, t, &c->cursor);
-    outrider__pg_arg_int8(a, t->last_seq);
+    outrider__pg_arg_int8(a, c->tables.is_mapped ? 0 : t->last_seq);
     return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE], a, err);
 }
 
@@ -89,9 +89,10 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
         /* From now on lanes are looked up: this request comes before any that looks. */
         c->has_parked = true;
         c->n_parkings++;
-        if (outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0)
-            return -1;
     }
+    if (outrider__cdc_tables_settle(s, b->events, t.n, &c->args, err) < 0 ||
+        (op->step > 0 && outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0))
+        return -1;
     return outrider__pg_request_end(&s->conn, err);
 }
 
@@ -144,8 +145,8 @@ int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider
     struct cdc_cleanup *k = &c->cleanup;
     op->op->removed = 0;
     op->op->more = false;
-    if (c->phase != CDC_STREAM || s->config->cleanup.retention_us <= 0 || !s->cat.can_delete ||
-        !s->cat.has_seq) {
+    if (c->phase != CDC_STREAM || c->tables.is_mapped || s->config->cleanup.retention_us <= 0 ||
+        !s->cat.can_delete || !s->cat.has_seq) {
         pg_op_done(op);
         return 0;
     }

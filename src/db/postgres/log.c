@@ -298,7 +298,7 @@ static int prepare_parked(struct pg_source *s, struct outrider_error *err)
                              s->cat.table);
     int rc = copy.failed ? outrider__fail_nomem(err)
                          : outrider__pg_parked_init(&log_of(s)->parked, &s->cat, s->config,
-                                                    strbuf_cstr(&copy), err);
+                                                    strbuf_cstr(&copy), NULL, err);
     outrider__strbuf_release(&copy);
     return rc;
 }
