@@ -214,6 +214,8 @@ static int on_tables(struct pg_source *s, struct outrider_error *err)
     struct cdc_source *c = cdc_of(s);
     if (outrider__cdc_tables_prepare(s, err) < 0 || outrider__cdc_prepare_sql(s, err) < 0)
         return -1;
+    if (!c->tables.is_mapped && outrider__pg_cleaner_init(&c->cleaner, &s->cat, err) < 0)
+        return -1;
     c->poller = !c->tables.is_mapped      ? &outrider__pg_layout_log
                 : c->tables.can_be_polled ? &outrider__pg_layout_status
                                           : NULL;
@@ -228,6 +230,7 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
     s->cdc = c;
     outrider__pg_args_init(&c->args);
     outrider__cdc_slot_name(s->config->name, c->slot);
+    c->noted_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
     return outrider__cdc_tables_begin(s, on_tables, err);
 }
@@ -254,6 +257,18 @@ static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *e
     }
 }
 
+/* Not of tables that are somebody else's. */
+static int cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (!c->tables.is_mapped)
+        return outrider__pg_cleanup_start(s, &c->cleaner, op, err);
+    op->op->removed = 0;
+    op->op->more = false;
+    pg_op_done(op);
+    return 0;
+}
+
 static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     enum cdc_phase phase = cdc_of(s)->phase;
@@ -269,7 +284,7 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_SETTLE:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
-        return outrider__cdc_cleanup(s, op, err);
+        return cleanup(s, op, err);
     }
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
@@ -286,7 +301,11 @@ static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error 
     s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
     if (c->n_parkings == c->pulse_parkings)
         c->has_parked = outrider__pg_get_bool(results[2], 0, 0);
-    return 0;
+    if (c->phase != CDC_STREAM)
+        return 0;
+    return outrider__cdc_note_settled(s, outrider__pg_get_int(results[0], 0, 1, 0),
+                                      (uint64_t)outrider__pg_get_int(results[0], 0, 2, INT64_MAX),
+                                      err);
 }
 
 /* Keeps the session alive, sees what operators did, and what was altered. */
@@ -379,6 +398,7 @@ static void cdc_close(struct pg_source *s)
     outrider__cdc_link_close(&c->maker);
     for (int i = 0; i < CDC_STATEMENTS; i++)
         free(c->sql[i]);
+    outrider__pg_cleaner_release(&c->cleaner);
     outrider__pg_parked_release(&c->parked);
     outrider__pg_args_release(&c->args);
     outrider__cdc_ranges_release(&c->sweep);
@@ -389,7 +409,6 @@ static void cdc_close(struct pg_source *s)
     free(c->sql_publication);
     free(c->plan);
     free(c->plan_anchor);
-    free(c->cleanup.seqs);
     free(c);
     s->cdc = NULL;
 }

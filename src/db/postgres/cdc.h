@@ -36,6 +36,7 @@
 #include "cdc_link.h"
 #include "cdc_slot.h"
 #include "cdc_tables.h"
+#include "cleanup.h"
 #include "cursor.h"
 
 enum cdc_statement {
@@ -58,8 +59,7 @@ enum cdc_statement {
     CDC_WAITED_FOR,
     CDC_END_READER,
     CDC_END_MAKER,
-    CDC_PICK,   /* rows to clean up */
-    CDC_REMOVE, /* them */
+    CDC_SETTLED, /* transactions, all */
     CDC_STATEMENTS
 };
 
@@ -114,13 +114,6 @@ enum cdc_maker {
     MAKER_WAITING,  /* the server makes the slot */
     MAKER_PLANNING, /* its snapshot is being read */
     MAKER_DONE
-};
-
-/* Rows that were picked for removal. */
-struct cdc_cleanup {
-    int64_t *seqs;
-    size_t n;
-    uint64_t lsn; /* once this is confirmed, they are settled */
 };
 
 /* Where the reading of the snapshot stands. */
@@ -206,7 +199,12 @@ struct cdc_source {
     struct pg_op *fetch_op; /* waits for its lanes to be looked up, or for rows */
     bool is_filling;        /* it waits for more, until then */
     int64_t round_us, filling_until_us;
-    struct cdc_cleanup cleanup;
+    struct pg_cleaner cleaner;
+
+    /* All transactions below an xid are settled once a position is confirmed. */
+    int64_t noted_xid; /* 0: none is noted */
+    uint64_t noted_lsn;
+    int64_t noted_settled; /* n_settled when the last one was saved; -1: none was */
 };
 
 static inline struct cdc_source *cdc_of(struct pg_source *s)
@@ -263,6 +261,8 @@ int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider
 
 /* cdc_settle.c */
 int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
-int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* Which transactions are settled: notes what the pulse saw, saves it when it holds. */
+int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
+                               struct outrider_error *err);
 
 #endif

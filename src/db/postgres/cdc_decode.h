@@ -24,9 +24,10 @@
 #include "core/event.h"
 
 #define CDC_PREFIX "outrider"
-#define CDC_COLUMNS_MAX 1664  /* the server's own limit */
-#define CDC_RELATIONS_MAX 128 /* more than a pipeline has tables: made anew, one has another oid \
-                               */
+#define CDC_COLUMNS_MAX 1664 /* the server's own limit */
+#define CDC_RELATIONS_MAX                                                  \
+    128 /* more than a pipeline has tables: made anew, one has another oid \
+         */
 
 enum cdc_role {
     COL_SEQ,

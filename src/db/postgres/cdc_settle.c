@@ -96,73 +96,34 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int on_picked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int on_noted(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
-    struct pg_op *op = ctx;
-    struct cdc_cleanup *k = &cdc_of(op->source)->cleanup;
-    size_t rows = (size_t)PQntuples(results[0]);
-    (void)n;
-    op->op->removed = 0;
-    op->op->more = rows > 0;
-    pg_op_done(op);
-    if (rows == 0)
-        return 0;
-    k->seqs = malloc(rows * sizeof *k->seqs);
-    if (k->seqs == NULL)
-        return outrider__fail_nomem(err);
-    k->n = rows;
-    for (size_t i = 0; i < rows; i++)
-        k->seqs[i] = outrider__pg_get_int(results[0], (int)i, 0, 0);
-    k->lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 1, INT64_MAX);
-    return 0;
-}
-
-static int on_removed(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
+    struct pg_source *s = ctx;
     (void)n;
     (void)err;
-    op->op->removed = strtoull(PQcmdTuples(results[0]), NULL, 10);
-    op->op->more = op->op->removed > 0;
-    pg_op_done(op);
+    if (PQntuples(results[0]) == 1)
+        cdc_of(s)->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
     return 0;
 }
 
-static int pick(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+/* A transaction that was over when a snapshot was taken stands in the log before
+ * the insert position of then: once that is confirmed, it is settled. Saved only
+ * after something was settled, so that an idle pipeline does not write. */
+int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
+                               struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
+    int64_t settled = c->noted_xid;
+    bool holds = settled != 0 && c->confirmed_lsn >= c->noted_lsn;
+    if (settled == 0 || holds) {
+        c->noted_xid = xid;
+        c->noted_lsn = lsn;
+    }
+    if (!holds || c->noted_settled == c->n_settled)
+        return 0;
+    c->noted_settled = c->n_settled;
     outrider__pg_cursor_args(s, &c->args);
-    outrider__pg_arg_time(&c->args, op->op->now_wall_us - s->config->cleanup.retention_us);
-    outrider__pg_arg_int8(&c->args, s->config->cleanup.batch);
-    return outrider__pg_request(&s->conn, &c->st[CDC_PICK], &c->args, on_picked, op, err);
-}
-
-/* Rows are picked in one portion and removed in a later one, when the slot is
- * confirmed past the moment at which they were seen. */
-int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    struct cdc_cleanup *k = &c->cleanup;
-    op->op->removed = 0;
-    op->op->more = false;
-    if (c->phase != CDC_STREAM || c->tables.is_mapped || s->config->cleanup.retention_us <= 0 ||
-        !s->cat.can_delete || !s->cat.has_seq) {
-        pg_op_done(op);
-        return 0;
-    }
-    if (k->n == 0)
-        return pick(s, op, err);
-    if (c->confirmed_lsn < k->lsn) {
-        op->op->more = true;
-        pg_op_done(op);
-        return 0;
-    }
-    outrider__pg_args_clear(&c->args);
-    outrider__pg_array_begin(&c->args, PG_INT8);
-    for (size_t i = 0; i < k->n; i++)
-        outrider__pg_array_int8(&c->args, k->seqs[i]);
-    outrider__pg_array_end(&c->args);
-    free(k->seqs);
-    *k = (struct cdc_cleanup){0};
-    return outrider__pg_request(&s->conn, &c->st[CDC_REMOVE], &c->args, on_removed, op, err);
+    outrider__pg_arg_int8(&c->args, c->cursor.epoch);
+    outrider__pg_arg_int8(&c->args, settled);
+    return outrider__pg_request(&s->conn, &c->st[CDC_SETTLED], &c->args, on_noted, s, err);
 }

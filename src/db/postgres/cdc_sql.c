@@ -55,7 +55,9 @@ static const char *const templates[CDC_STATEMENTS] = {
     [CDC_MARK] = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
                  "pg_logical_emit_message(true, 'outrider.mark', '')",
     [CDC_PULSE] =
-        "SELECT count(DISTINCT c.oid) = cardinality($2::int8[]) FROM pg_publication p JOIN "
+        "SELECT count(DISTINCT c.oid) = cardinality($2::int8[]), "
+        "pg_snapshot_xmin(pg_current_snapshot())::text::int8, (pg_current_wal_insert_lsn() - "
+        "'0/0'::pg_lsn)::int8 FROM pg_publication p JOIN "
         "pg_publication_tables t ON t.pubname = p.pubname JOIN pg_class c ON c.relname = "
         "t.tablename JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = t.schemaname "
         "WHERE p.pubname = $1 AND p.pubinsert AND c.oid IN (SELECT w::oid FROM unnest($2::int8[]) "
@@ -113,13 +115,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "current_user",
     /* While it waits for a transaction it does not notice that its client is gone. */
     [CDC_END_MAKER] = "SELECT pg_terminate_backend($1)",
-    /* Settled once the slot is confirmed past the position: all of them are visible now. */
-    [CDC_PICK] =
-        "SELECT w.seq, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8 FROM (SELECT i.seq, "
-        "i.created_at FROM $T i ORDER BY i.seq LIMIT $4 + 1000) w WHERE w.created_at < $3 AND NOT "
-        "EXISTS (SELECT FROM $K k WHERE k.outbox = $2 AND k.pipeline <> $1 AND (k.position <= "
-        "w.seq OR k.gaps @> w.seq)) LIMIT $4",
-    [CDC_REMOVE] = "DELETE FROM $T WHERE seq = ANY ($1::int8[])",
+    [CDC_SETTLED] = "UPDATE $K SET settled_xid = $4 WHERE pipeline = $1 AND outbox = $2 AND epoch "
+                    "= $3 RETURNING ctid",
 };
 
 static const char *const purposes[CDC_STATEMENTS] = {
@@ -142,8 +139,7 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_WAITED_FOR] = "cannot read the locks",
     [CDC_END_READER] = "cannot end the slot's last reader",
     [CDC_END_MAKER] = "cannot end the making of a slot",
-    [CDC_PICK] = "cannot clean up",
-    [CDC_REMOVE] = "cannot clean up",
+    [CDC_SETTLED] = "cannot save the cursor",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)

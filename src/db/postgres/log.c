@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cleanup.h"
-#include "cursor.h"
-
 #define LOOK_MIN_US 4000
 #define PULSE_US 1000000
 
@@ -81,8 +78,6 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_LAST] = "cannot read the sequence",
     [LOG_SAVE] = "cannot settle",
     [LOG_OLDEST] = "cannot read the locks",
-    [LOG_CLEANUP] = "cannot clean up",
-    [LOG_UPKEEP] = "cannot keep the partitions up",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat, bool with_size)
@@ -272,19 +267,6 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
                      outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 5)), err);
 }
 
-static char *cleanup_sql(enum log_statement which, const struct pg_catalog *cat)
-{
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, PG_SQL_CAP);
-    if (which == LOG_CLEANUP)
-        outrider__pg_cleanup_sql(&sql, cat);
-    else if (cat->has_upkeep)
-        outrider__pg_upkeep_sql(&sql, cat);
-    else
-        strbuf_append_str(&sql, "SELECT 0");
-    return sql.data;
-}
-
 static int prepare_parked(struct pg_source *s, struct outrider_error *err)
 {
     struct strbuf copy;
@@ -312,13 +294,12 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
         const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
         if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
             template = sql_flushed_standby;
-        l->sql[i] = i >= LOG_CLEANUP ? cleanup_sql((enum log_statement)i, &s->cat)
-                                     : outrider__pg_expand(template, s, letter);
+        l->sql[i] = outrider__pg_expand(template, s, letter);
         if (l->sql[i] == NULL)
             return outrider__fail_nomem(err);
         l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
     }
-    return 0;
+    return outrider__pg_cleaner_init(&l->cleaner, &s->cat, err);
 }
 
 static int log_begin(struct pg_source *s, struct outrider_error *err)
@@ -501,6 +482,7 @@ static void log_close(struct pg_source *s)
         return;
     for (int i = 0; i < LOG_STATEMENTS; i++)
         free(l->sql[i]);
+    outrider__pg_cleaner_release(&l->cleaner);
     outrider__pg_parked_release(&l->parked);
     outrider__pg_args_release(&l->args);
     outrider__strbuf_release(&l->anchor);

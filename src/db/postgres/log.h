@@ -30,6 +30,7 @@
 #ifndef POSTGRES_LOG_H
 #define POSTGRES_LOG_H
 
+#include "cleanup.h"
 #include "cursor.h"
 #include "gaps.h"
 
@@ -49,8 +50,6 @@ enum log_statement {
     LOG_LAST,    /* the sequence alone: the probe */
     LOG_SAVE,
     LOG_OLDEST, /* the oldest writer, for people */
-    LOG_CLEANUP,
-    LOG_UPKEEP, /* of partitions */
     LOG_STATEMENTS
 };
 
@@ -98,7 +97,7 @@ struct log_source {
     bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
     int64_t standby_told_us;
-    int64_t upkeep_us; /* not before */
+    struct pg_cleaner cleaner;
 };
 
 static inline struct log_source *log_of(struct pg_source *s)

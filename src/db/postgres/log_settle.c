@@ -10,8 +10,6 @@
 
 #include "base/failpoint.h"
 
-#define UPKEEP_PAUSE_US 30000000
-
 static void append_range(struct strbuf *text, int64_t low, int64_t high)
 {
     outrider__strbuf_appendf(text, "%s[%" PRId64 ",%" PRId64 "]", text->len > 1 ? "," : "", low,
@@ -158,49 +156,7 @@ int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request(&s->conn, &l->st[LOG_SAVE], a, on_saved, s, err);
 }
 
-static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    int64_t removed = 0;
-    (void)err;
-    for (const char *p = PQcmdTuples(results[n - 1]); *p >= '0' && *p <= '9'; p++)
-        removed = removed * 10 + (*p - '0');
-    op->op->more = removed > 0 && removed >= op->source->config->cleanup.batch;
-    op->op->removed = (uint64_t)removed;
-    pg_op_done(op);
-    return 0;
-}
-
-static int on_upkept(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
-    (void)n;
-    (void)err;
-    op->op->removed = (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
-    op->op->more = true; /* the rows come next */
-    log_of(s)->upkeep_us = s->now.mono_us + UPKEEP_PAUSE_US;
-    pg_op_done(op);
-    return 0;
-}
-
 int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
-    struct log_source *l = log_of(s);
-    int64_t cutoff_us = op->op->now_wall_us - s->config->cleanup.retention_us;
-    op->op->removed = 0;
-    op->op->more = false;
-    if (s->config->replay || s->config->cleanup.retention_us <= 0 || !s->cat.can_delete) {
-        pg_op_done(op);
-        return 0;
-    }
-    outrider__pg_args_clear(&l->args);
-    if (s->cat.has_upkeep && s->now.mono_us >= l->upkeep_us) {
-        outrider__pg_arg_time(&l->args, cutoff_us);
-        return outrider__pg_request(&s->conn, &l->st[LOG_UPKEEP], &l->args, on_upkept, op, err);
-    }
-    outrider__pg_arg_str(&l->args, s->cat.table);
-    outrider__pg_arg_time(&l->args, cutoff_us);
-    outrider__pg_arg_int8(&l->args, s->config->cleanup.batch);
-    return outrider__pg_request(&s->conn, &l->st[LOG_CLEANUP], &l->args, on_cleaned, op, err);
+    return outrider__pg_cleanup_start(s, &log_of(s)->cleaner, op, err);
 }

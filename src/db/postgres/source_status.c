@@ -62,13 +62,26 @@ static int check_sink(struct status_source *d, const PGresult *r, struct outride
                           d->s->config->name, theirs, mine);
 }
 
+/* Mode cdc marks rows only if after_publish says so: what is unmarked was delivered. */
+static int check_mode(const struct status_source *d, const PGresult *r, struct outrider_error *err)
+{
+    const char *name = d->s->config->name;
+    if (strcmp(outrider__pg_get_str(r, 0, 2), "poll") == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "pipeline '%s' is in mode cdc; start it with --mode cdc, or, to poll "
+                          "whatever is not marked as published, `outrider slot drop --name %s` and "
+                          "`outrider resync --name %s` first",
+                          name, name, name);
+}
+
 static int take_over(struct status_source *d, struct outrider_error *err);
 
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     (void)n;
-    if (check_sink(d, results[0], err) < 0)
+    if (check_sink(d, results[0], err) < 0 || check_mode(d, results[0], err) < 0)
         return -1;
     d->tables[d->taking].epoch = outrider__pg_get_int(results[0], 0, 0, 0);
     if (++d->taking < d->n_tables)

@@ -550,7 +550,8 @@ static void take_sql(struct strbuf *q, const struct status_source *d, const stru
         q,
         ", $1::text, $2::text, 1) ON CONFLICT (pipeline, outbox) DO UPDATE SET epoch = c.epoch + "
         "CASE WHEN c.sink IN ('', excluded.sink) THEN %d ELSE 0 END, sink = CASE WHEN c.sink = '' "
-        "THEN excluded.sink ELSE c.sink END, on_dead = excluded.on_dead RETURNING c.epoch, c.sink",
+        "THEN excluded.sink ELSE c.sink END, on_dead = excluded.on_dead RETURNING c.epoch, c.sink, "
+        "c.mode",
         d->competes ? 0 : 1);
 }
 
