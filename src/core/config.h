@@ -34,7 +34,12 @@ enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
 enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY };
 enum source_mode { MODE_POLL, MODE_CDC };
 enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
-enum after_publish { AFTER_PUBLISH_MARK, AFTER_PUBLISH_DELETE };
+enum after_publish {
+    AFTER_PUBLISH_AUTO, /* polling: mark, cdc: none */
+    AFTER_PUBLISH_NONE,
+    AFTER_PUBLISH_MARK,
+    AFTER_PUBLISH_DELETE
+};
 
 /* What a column of an existing outbox table can stand for: option, name in
  * messages, what it holds. */

@@ -6,5 +6,6 @@ ALTER TABLE IF EXISTS outrider_cursor
     ADD COLUMN IF NOT EXISTS lsn pg_lsn,
     ADD COLUMN IF NOT EXISTS lsn_number bigint NOT NULL DEFAULT 0,
     ADD COLUMN IF NOT EXISTS sweep int8multirange NOT NULL DEFAULT '{}',
-    ADD COLUMN IF NOT EXISTS last_seq bigint NOT NULL DEFAULT 0;
+    ADD COLUMN IF NOT EXISTS last_seq bigint NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS settled_xid bigint;
 DROP INDEX IF EXISTS outrider_parked_lane, outrider_parked_live, outrider_parked_first;
