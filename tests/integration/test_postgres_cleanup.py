@@ -179,6 +179,9 @@ class Partitions(CleanUp):
                 writer.execute(self.old(f"old-{i}"))
                 # The anchor moves on to a row that stays, so that the partition may go.
                 writer.execute(self.insert(f"young-{i}"))
+                if i % 3 == 0:
+                    # All of it is settled now, or nearly: the drop comes while the next one is written.
+                    self.wait_label(f"young-{i}", relay=relay)
                 if maker.value("SELECT to_regclass('outbox_old') IS NULL") == "t":
                     dropped += 1
                     self.wait_label(f"old-{i}", f"young-{i}", relay=relay)

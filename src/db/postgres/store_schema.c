@@ -278,7 +278,7 @@ static int compose(const struct init_options *asked, const struct circumstances 
                    struct strbuf *sql, struct outrider_error *err)
 {
     struct init_options o = *asked;
-    const char *payload;
+    const char *payload = NULL;
     size_t i = 0, n = sizeof layouts / sizeof *layouts;
     if (outrider__pg_schema_payload(&o, &payload, err) < 0 || check_wishes(&o, c, err) < 0)
         return -1;
