@@ -26,7 +26,8 @@ static int check_pipeline(const struct pipeline_config *c, struct outrider_error
         outrider__source_find(scheme, &source, err) < 0)
         return -1;
     if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__sink_find(scheme, &sink, err) < 0)
+        outrider__sink_find(scheme, &sink, err) < 0 ||
+        (sink->check != NULL && sink->check(c, err) < 0))
         return -1;
     if (outrider__router_new(c, &router, err) < 0)
         return -1;

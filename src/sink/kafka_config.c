@@ -302,6 +302,17 @@ int outrider__kafka_conf(const struct pipeline_config *c, bool careful, rd_kafka
     return 0;
 }
 
+int outrider__kafka_check(const struct pipeline_config *c, struct outrider_error *err)
+{
+    struct kafka_settings s;
+    rd_kafka_conf_t *conf;
+    if (outrider__kafka_conf(c, false, &conf, &s, err) < 0)
+        return -1;
+    rd_kafka_conf_destroy(conf);
+    outrider__kafka_settings_release(&s);
+    return 0;
+}
+
 void outrider__kafka_settings_release(struct kafka_settings *s)
 {
     free(s->servers);
