@@ -139,6 +139,9 @@ static int adopted_one(struct status_source *d, struct outrider_error *err)
     struct status_table *t = &d->tables[d->adoption->at];
     if (outrider__pg_adopt_infer(&t->a, d->s->config, &d->s->cat, err) < 0)
         return -1;
+    if (t->a.map.respelled[0] != '\0')
+        outrider__pg_source_warn(d->s, "table %s: columns are taken in another spelling: %s",
+                                 t->a.outbox, t->a.map.respelled);
     return ++d->adoption->at < d->n_tables ? adopt_next(d, err) : adopted_all(d, err);
 }
 
