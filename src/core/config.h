@@ -102,7 +102,7 @@ struct pipeline_config {
     struct {
         const char *columns[ROLE_COUNT];  /* NULL: inferred; "-": the table has none */
         struct string_map status_values;  /* state: value */
-        struct string_map header_columns; /* column: header */
+        struct string_map header_columns; /* header: column */
         int missing_columns;              /* enum missing_columns: of header_columns */
     } map;
 

@@ -70,8 +70,8 @@ static const struct option table[] = {
     {"map.status_values", OPTION_MAP, AT(map.status_values), .initial = "{}",
      .example = "{pending: NEW, processing: SENDING, published: SENT, failed: ERROR, dead: GAVE_UP}",
      .text = "Values of that status column, by state: pending, processing, published, failed, dead, expired."},
-    {"map.header_columns", OPTION_MAP, AT(map.header_columns), .initial = "{}", .example = "{tenant_id: tenant, event_type: eventType}",
-     .text = "postgresql: columns that become headers of the message, under these names, beside the event's own; NULL: no header."},
+    {"map.header_columns", OPTION_MAP, AT(map.header_columns), .initial = "{}", .example = "{tenant: tenant_id, eventType: event_type}",
+     .text = "postgresql: headers of the message that come from columns of the table, beside the event's own; NULL: no header."},
     {"map.missing_columns", OPTION_ENUM, AT(map.missing_columns), .initial = "error", .values = "error|ignore",
      .text = "What a column of map.header_columns means that the table does not have."},
 

@@ -350,7 +350,7 @@ static void columns_become_headers_and_a_missing_one_is_an_error_unless_told_oth
     struct column_map m;
     struct outrider_error err = {0};
     (void)state;
-    given("map.header_columns", "{event_type: eventType, tenant: tenant}");
+    given("map.header_columns", "{eventType: event_type, tenant: tenant}");
     assert_int_equal(outrider__map_infer(&outbox, &config, &m, &err), -1);
     assert_non_null(strstr(err.message, "'tenant'"));
     given("map.missing_columns", "ignore");

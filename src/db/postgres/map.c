@@ -422,19 +422,19 @@ static int take_headers(struct column_map *m, const struct pipeline_config *conf
     const struct string_map *wanted = &config->map.header_columns;
     const struct map_column *own = m->columns[ROLE_HEADERS];
     for (size_t i = 0; i < wanted->n; i++) {
-        const struct map_column *c = column_named(m, wanted->items[i].name);
+        const struct map_column *c = column_named(m, wanted->items[i].value);
         if (c == NULL && config->map.missing_columns == MISSING_IS_LEFT_OUT)
             continue;
         if (c == NULL)
             return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                                   "table %s has no column '%.80s', which map.header_columns names "
                                   "(map.missing_columns: ignore leaves it out)",
-                                  m->table->quoted, wanted->items[i].name);
+                                  m->table->quoted, wanted->items[i].value);
         if (m->n_headers == MAP_HEADERS_MAX)
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "map.header_columns names more than %d columns", MAP_HEADERS_MAX);
         m->headers[m->n_headers].column = c;
-        m->headers[m->n_headers++].name = wanted->items[i].value;
+        m->headers[m->n_headers++].name = wanted->items[i].name;
     }
     if (m->n_headers > 0 && own != NULL && own->kind != KIND_JSON)
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
