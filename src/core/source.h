@@ -13,7 +13,8 @@
  *      they are lost together: then events come again, none is lost.)
  *  (4) Nothing blocks on a network. An operation is started, advanced by
  *      poll(), and given back by poll() when it is done. Operations complete
- *      in the order in which they were started.
+ *      in the order in which they were started, but that a FETCH may pass a
+ *      SETTLE whose events were all delivered: it finds the same either way.
  *  (5) An error from open(), start() or poll() ends the connection: all
  *      operations under way are void. The engine closes the source, waits with
  *      backoff if the disposition says retry, and opens it anew; what was in
