@@ -36,7 +36,12 @@ enum object_payload { OBJECT_PAYLOAD_JSON, OBJECT_PAYLOAD_STRING };
 enum missing_columns { MISSING_IS_ERROR, MISSING_IS_LEFT_OUT };
 enum source_mode { MODE_POLL, MODE_CDC };
 enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
-enum after_publish { AFTER_PUBLISH_MARK, AFTER_PUBLISH_DELETE };
+enum after_publish {
+    AFTER_PUBLISH_AUTO, /* polling: mark, cdc: none */
+    AFTER_PUBLISH_NONE,
+    AFTER_PUBLISH_MARK,
+    AFTER_PUBLISH_DELETE
+};
 
 /* What a column of an existing outbox table can stand for: option, name in
  * messages, what it holds. */

@@ -60,8 +60,8 @@ static const struct option table[] = {
      .text = "Layout status: how long a claimed row is left to its relay, which renews it; then others may take it."},
     {"source.concurrency", OPTION_INT, AT(source.concurrency), .initial = "0", .example = "4", .max = 1000000,
      .text = "Layout status: how many events may be claimed and not yet settled; 0: as many as fit into the batches."},
-    {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "mark", .values = "mark|delete",
-     .text = "Layout status: whether a published row is marked, or removed at once."},
+    {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "auto", .values = "auto|none|mark|delete",
+     .text = "What becomes of a published row: mark (layout status, adopted tables), delete, or none, which only mode cdc can do. auto: mark when polling, none in mode cdc."},
 
 #define X(role, name, what) \
     {"map." name, OPTION_STRING, AT(map.columns[ROLE_##role]), .example = name, .text = "Column of " what "."},

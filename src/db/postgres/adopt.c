@@ -8,7 +8,6 @@
 
 const char *const outrider__pg_adopt_sql = sql_adopt;
 
-#define PG_DATE 1082
 #define PG_CHAR 18
 #define PG_NAME 19
 
@@ -197,7 +196,7 @@ int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *co
 {
     if (outrider__map_infer(&a->table, config, &a->map, err) < 0)
         return -1;
-    if (a->map.mark == MARK_NONE)
+    if (a->map.mark == MARK_NONE && config->source.mode != MODE_CDC)
         return outrider__fail(
             err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
             "table %s has a sequence (%s) but no mark of what is published; as a log it needs "
@@ -280,9 +279,11 @@ void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, con
             strbuf_append_str(sql, " IS NULL");
         }
         strbuf_append_str(sql, ")");
-    } else {
+    } else if (a->map.mark == MARK_TIME) {
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, alias);
         strbuf_append_str(sql, " IS NULL");
+    } else {
+        strbuf_append_str(sql, "false"); /* the row does not say */
     }
 }
 
@@ -294,9 +295,11 @@ void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, con
         outrider__pg_sql_literal(sql, a->map.values[STATE_PUBLISHED]);
     } else if (a->map.mark == MARK_BOOLEAN) {
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED, alias);
-    } else {
+    } else if (a->map.mark == MARK_TIME) {
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, alias);
         strbuf_append_str(sql, " IS NOT NULL");
+    } else {
+        strbuf_append_str(sql, "false");
     }
 }
 
@@ -428,4 +431,14 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
     }
     outrider__pg_sql_settled_at(sql, a, "i.");
     strbuf_append_str(sql, " < $1::timestamptz LIMIT $2::int8)");
+}
+
+void outrider__pg_adopt_complete(const struct adopted *a, struct event *e)
+{
+    if (bytes_is_null(e->aggregate_type))
+        e->aggregate_type = bytes_str(a->map.aggregate_type);
+    if (bytes_is_null(e->event_type))
+        e->event_type = bytes_str(a->map.event_type);
+    if (bytes_is_null(e->aggregate_id))
+        e->aggregate_id = BYTES_LIT("");
 }

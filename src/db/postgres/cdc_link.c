@@ -89,8 +89,10 @@ static int take(struct cdc_link *l, PGresult *res, struct outrider_error *err)
         PQclear(res);
         l->state = LINK_STREAMING;
         return 0;
+    case PGRES_COMMAND_OK: /* of several statements the rows are kept */
+        PQclear(res);
+        return 0;
     case PGRES_TUPLES_OK:
-    case PGRES_COMMAND_OK:
         PQclear(l->result);
         l->result = res;
         return 0;

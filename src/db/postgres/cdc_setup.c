@@ -62,14 +62,15 @@ static int check_publication(const struct pg_source *s, struct outrider_error *e
             "there is no publication %s, and role %s may not make it; the owner of the table runs: "
             "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
             "publish_via_partition_root = true)",
-            c->slot, f->user, c->slot, s->cat.table);
+            c->slot, f->user, c->slot, strbuf_cstr(&c->tables.names));
     if (f->has_publication && (!f->publication_fits || f->is_filtered))
         return outrider__fail(
             err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
             "publication %s does not publish all inserts into %s; its owner runs: ALTER "
             "PUBLICATION %s SET (publish = 'insert', publish_via_partition_root = true); ALTER "
             "PUBLICATION %s SET TABLE %s",
-            c->slot, s->cat.table, c->slot, c->slot, s->cat.table);
+            c->slot, strbuf_cstr(&c->tables.names), c->slot, c->slot,
+            strbuf_cstr(&c->tables.names));
     return 0;
 }
 
@@ -123,5 +124,6 @@ int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *e
         c->facts.is_lost ? "was invalidated by the server (it fell behind by more than "
                            "max_slot_wal_keep_size)"
                          : "is gone (dropped, or the server failed over to one without it)",
-        (unsigned)(c->done_lsn >> 32), (unsigned)c->done_lsn, s->config->name, s->cat.table);
+        (unsigned)(c->done_lsn >> 32), (unsigned)c->done_lsn, s->config->name,
+        strbuf_cstr(&c->tables.names));
 }

@@ -223,8 +223,13 @@ static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err
             return outrider__fail_nomem(err);
         if (outrider__cdc_event(&c->decoder, &c->held, b, err) < 0)
             return -1;
-        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number};
         c->has_held = false;
+        const struct event *e = &b->events[b->n - 1];
+        if (c->late.is_frozen && outrider__cdc_late_has(&c->late, e->seq, e->id)) {
+            b->n--; /* cdc.h (7) */
+            continue;
+        }
+        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number};
         c->n_fetched++;
     }
     b->source_data = points;
@@ -273,9 +278,8 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[320];
-    c->decoder = (struct cdc_decoder){.table_oid = s->cat.oid,
-                                      .schema = s->cat.schema,
-                                      .table = s->cat.relname,
+    c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
+                                      .n_outboxes = c->tables.n_outboxes,
                                       .max_payload = (size_t)s->config->source.max_payload};
     (void)snprintf(command, sizeof command,
                    "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (proto_version '1', "

@@ -29,7 +29,7 @@
 
 struct pollfd;
 
-#define PG_GROUP_MAX 12 /* statements in a request */
+#define PG_GROUP_MAX 80 /* statements in a request: one for each table that a batch touches */
 
 struct pg_statement {
     const char *sql;  /* outlives the connection */

@@ -111,7 +111,7 @@ static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_erro
         add_read(s, &n, err) < 0)
         return -1;
     f->i_facts = n++;
-    outrider__pg_log_args(s);
+    outrider__pg_cursor_args(s, &l->args);
     if (outrider__pg_request_add(&s->conn, &l->st[LOG_FACTS], &l->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);

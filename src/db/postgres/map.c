@@ -468,7 +468,8 @@ int outrider__map_infer(const struct map_table *t, const struct pipeline_config 
     infer_order(&m);
     if (infer_mark(&m, config, err) < 0)
         return -1;
-    if (m.mark == MARK_NONE && !m.is_ordered)
+    /* The log itself says what is new. */
+    if (m.mark == MARK_NONE && !m.is_ordered && config->source.mode != MODE_CDC)
         return outrider__fail(
             err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
             "table %s has neither a mark (a status, a boolean, a time that is NULL until an event "

@@ -10,7 +10,8 @@ CREATE TABLE IF NOT EXISTS outrider_schema (
 -- no longer there, history was rewritten. epoch counts take-overs. In mode cdc
 -- position and gaps say what polling had settled before, sweep which rows are
 -- still to be read before the stream, and (lsn, lsn_number) which event of
--- which commit was settled last; last_seq is the highest seq among those.
+-- which commit was settled last; last_seq is the highest seq among those, and
+-- every transaction below settled_xid is settled, which clean-up and resync go by.
 CREATE TABLE IF NOT EXISTS outrider_cursor (
     pipeline text NOT NULL,
     outbox text NOT NULL,
@@ -27,6 +28,7 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     lsn_number bigint NOT NULL DEFAULT 0,
     sweep int8multirange NOT NULL DEFAULT '{}',
     last_seq bigint NOT NULL DEFAULT 0,
+    settled_xid bigint,
     settled_at timestamptz,
     delivered_total bigint NOT NULL DEFAULT 0,
     expired_total bigint NOT NULL DEFAULT 0,

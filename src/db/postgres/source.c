@@ -65,18 +65,9 @@ static int choose_layout(struct pg_source *s, struct outrider_error *err)
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (!layouts[i]->reads(&s->cat, s->config))
             continue;
-        if (s->config->source.mode == MODE_CDC && layouts[i] != &outrider__pg_layout_cdc &&
-            !s->config->replay)
-            break;
         s->layout = layouts[i];
         return 0;
     }
-    if (s->config->source.mode == MODE_CDC)
-        return outrider__fail(
-            err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-            "mode cdc reads the layout log (a table made by `outrider init`), and "
-            "%s is not one; read it with mode poll",
-            s->cat.table);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "%s is no outbox that can be read: it has neither a sequence nor a mark",
                           s->cat.table);

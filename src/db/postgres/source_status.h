@@ -27,10 +27,8 @@
 #ifndef POSTGRES_SOURCE_STATUS_H
 #define POSTGRES_SOURCE_STATUS_H
 
-#include "adopt.h"
-#include "source.h"
+#include "adoption.h"
 
-#define STATUS_TABLES_MAX 64
 #define STATUS_FLIGHTS_MAX 8
 #define STATUS_OWNER_SIZE 224
 
@@ -93,7 +91,8 @@ struct status_source {
     bool is_renewing;
     int64_t beat_us; /* when the server must hear of us at the latest */
     struct pg_statement st_session, st_flush, st_beat;
-    struct adoption *adoption; /* while the catalogue is read */
+    struct adoption adoption;
+    size_t taking; /* the table whose cursor row is being taken over */
 };
 
 static inline struct status_source *status_of(struct pg_source *s)

@@ -105,12 +105,7 @@ static int fill(struct status_source *d, const PGresult *r, struct outrider_erro
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
         e->row = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
         d->fetching.has_copies |= outrider__pg_get_bool(r, i, STATUS_HAS_COPY);
-        if (bytes_is_null(e->aggregate_type))
-            e->aggregate_type = bytes_str(d->fetching.table->a.map.aggregate_type);
-        if (bytes_is_null(e->event_type))
-            e->event_type = bytes_str(d->fetching.table->a.map.event_type);
-        if (bytes_is_null(e->aggregate_id))
-            e->aggregate_id = BYTES_LIT("");
+        outrider__pg_adopt_complete(&d->fetching.table->a, e);
     }
     learn_size(d->fetching.table, b);
     return release_rest(d, r, i, err);
