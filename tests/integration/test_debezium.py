@@ -39,6 +39,8 @@ class DebeziumTest(pgtest.PostgresTest):
     """Each test has a word of its own for its topics, and a pipeline of that name."""
 
     mode = "cdc"
+    # Columns beside those that the test places anyway.
+    place, placed = "", {}
     # What a table must have to be polled; Debezium's own have no such column.
     mark = ""
 
@@ -69,6 +71,11 @@ class DebeziumTest(pgtest.PostgresTest):
                        for name, value in router.items()})
         return {"name": self.word, "config": config}
 
+    def prepare(self, connector, *args):
+        """So that what is written now comes by the stream."""
+        if self.mode == "cdc":
+            self.run_connector(connector, *args)
+
     def run_connector(self, connector, *args, code=0):
         return self.run_outrider("relay", "--debezium", self.write(connector), "--to", self.sink,
                                  "--mode", self.mode, "--once", *args, code=code)
@@ -95,11 +102,12 @@ class Connectors:
 
     def test_the_connector_of_document_002_runs_as_it_is(self):
         self.script(pgtest.seed("002_outbox"))
+        connector = seed_connector("002")
+        connector["config"].update(self.database_properties())
+        self.prepare(connector, "--name", self.word)
         self.sql("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, topic, "
                  "partition_key) SELECT '%s', 'o-' || i %% 2, 'OrderCreated', jsonb_build_object('n', "
                  "i), 'elsewhere', 'other' FROM generate_series(1, 6) i" % self.word)
-        connector = seed_connector("002")
-        connector["config"].update(self.database_properties())
         r = self.run_connector(connector, "--name", self.word)
         self.assertIn("'aggregate_type' for 'aggregatetype'", r.err)
         self.assertIn("JsonConverter", r.err)
@@ -128,6 +136,7 @@ class Connectors:
 
     def test_the_defaults_are_those_of_debezium(self):
         self.make_table()
+        self.prepare(self.connector())
         self.insert()
         self.insert(aggregateid="43", payload=None)
         self.run_connector(self.connector())
@@ -138,21 +147,29 @@ class Connectors:
         self.assertIsNone(second["payload"])
 
     def test_columns_are_placed_in_headers_envelope_and_partition(self):
-        self.make_table(", tenant text, version int, part int, at timestamptz")
+        self.make_table(", tenant text, version int, part int, at timestamptz, is_new boolean, "
+                        "amount numeric, tags jsonb, day date")
         topic = "t-" + self.word
         cluster.create_topic(topic, 4)
-        self.insert(tenant="x y", version=7, part=3, at="2026-01-02T03:04:05.678Z")
-        self.insert(tenant=None, version=8, part=1, at="2026-01-02T03:04:05.678Z")
-        self.run_connector(self.connector(
+        connector = self.connector(
             table__fields__additional__placement="type:header:eventType,tenant:header,"
-                                                 "version:envelope:v,type:envelope:kind,part:partition",
+                                                 "version:envelope:v,type:envelope:kind,part:partition,"
+                                                 "id:envelope:uid,tags:envelope,day:envelope" + self.place,
             table__field__event__timestamp="at", table__expand__json__payload="true",
-            route__topic__regex="(.)(?<rest>.*)", route__topic__replacement="t-$1${rest}"))
+            route__topic__regex="(.)(?<rest>.*)", route__topic__replacement="t-$1${rest}")
+        self.prepare(connector)
+        self.insert(tenant="x y", version=7, part=3, at="2026-01-02T03:04:05.678Z", is_new="t",
+                    amount="12.50", tags='{"a": [1, null]}', day="2026-02-03")
+        self.insert(tenant=None, version=8, part=1, at="2026-01-02T03:04:05.678Z")
+        self.run_connector(connector)
+        uid = self.value("SELECT id FROM outbox WHERE version = 7")
         second, first = self.read(topic)
         self.assertEqual((first["partition"], second["partition"]), (3, 1))
         self.assertEqual(first["timestamp"], 1767323045678)
         self.assertEqual(json.loads(first["payload"]),
-                         {"payload": {"a": 1}, "v": 7, "kind": "Made"})
+                         {"payload": {"a": 1}, "v": 7, "kind": "Made", "uid": uid,
+                          "tags": {"a": [1, None]}, "day": "2026-02-03", **self.placed})
+        self.assertIsNone(json.loads(second["payload"])["tags"])
         self.assertEqual(first["headers"]["eventType"], "Made")
         self.assertNotIn("tenant", second["headers"])
         self.assertNotIn("v", first["headers"])
@@ -194,6 +211,14 @@ class Polled(Connectors, DebeziumTest):
 
 class Streamed(Connectors, DebeziumTest):
     pass
+
+
+class StreamedAsText(DebeziumTest):
+    """One column whose type cannot be read in binary form makes all of them text."""
+
+    place = ",is_new:envelope,amount:envelope,at:envelope"
+    placed = {"is_new": True, "amount": 12.5, "at": "2026-01-02T03:04:05.678Z"}
+    test_columns = Connectors.test_columns_are_placed_in_headers_envelope_and_partition
 
 
 class Errors(harness.OutriderTest):

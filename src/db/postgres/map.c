@@ -430,6 +430,11 @@ static int take_headers(struct column_map *m, const struct pipeline_config *conf
                                   "table %s has no column '%.80s', which map.header_columns names "
                                   "(map.missing_columns: ignore leaves it out)",
                                   m->table->quoted, wanted->items[i].value);
+        if (c->kind == KIND_BYTES)
+            return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                                  "table %s: map.header_columns: '%s' holds bytes, which are no "
+                                  "header",
+                                  m->table->quoted, c->name);
         if (m->n_headers == MAP_HEADERS_MAX)
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "map.header_columns names more than %d columns", MAP_HEADERS_MAX);
