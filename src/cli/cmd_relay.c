@@ -85,20 +85,6 @@ static int make(struct runners *rs, void (*adjust)(const struct args *a, struct 
     return 0;
 }
 
-struct left {
-    const char *pipeline;
-    uint64_t parked, dead;
-};
-
-static void count_left(void *ctx, const struct store_status *st)
-{
-    struct left *left = ctx;
-    if (strcmp(st->pipeline, left->pipeline) == 0) {
-        left->parked += st->parked + st->queued;
-        left->dead += st->dead;
-    }
-}
-
 /* After --once: what the database still holds of each pipeline. */
 static int ask_what_is_left(const struct runners *rs)
 {
@@ -106,21 +92,21 @@ static int ask_what_is_left(const struct runners *rs)
     int code = CLI_DONE;
     for (size_t i = 0; i < rs->n; i++) {
         const struct pipeline_config *c = &rs->items[i].config;
-        struct left left = {.pipeline = c->name};
+        uint64_t parked = 0, dead = 0;
         struct store *s;
         if (outrider__store_open(c, &s, &err) < 0)
             return outrider__cli_fail(&err);
-        int r = s->ops->status(s, count_left, &left, &err);
+        int r = s->ops->count_failed(s, &parked, &dead, &err);
         outrider__store_close(s);
         if (r < 0)
             return outrider__cli_fail(&err);
-        if (left.parked + left.dead == 0)
+        if (parked + dead == 0)
             continue;
         code = CLI_PARKED;
         if (rs->log.format == LOG_FORMAT_LOGFMT)
             outrider__cli_say("pipeline '%s': %" PRIu64 " parked, %" PRIu64
                               " dead; see outrider dead list --parked",
-                              c->name, left.parked, left.dead);
+                              c->name, parked, dead);
     }
     return code;
 }

@@ -54,6 +54,17 @@ struct source_op {
     struct source_op *next; /* the source's own queue */
 };
 
+/* Whether a FETCH finds the same before and after this operation (contract 4). */
+static inline bool source_op_may_be_passed(const struct source_op *op)
+{
+    if (op->kind != SOURCE_SETTLE || op->batch->is_parked)
+        return false;
+    for (size_t i = 0; i < op->batch->n_settle; i++)
+        if (op->batch->events[i].outcome != OUTCOME_DELIVERED)
+            return false;
+    return true;
+}
+
 struct source {
     const struct source_ops *ops;
     /* Set by the source, read by the engine after every call. */

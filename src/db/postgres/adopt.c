@@ -412,6 +412,23 @@ void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, co
     strbuf_append_str(sql, "'infinity'::timestamptz)");
 }
 
+/* Settled for good: dead letters wait for a person. */
+static void over(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    const char *expired = a->map.values[STATE_EXPIRED];
+    bool tells = a->map.mark == MARK_STATUS && expired[0] != '\0' &&
+                 strcmp(expired, a->map.values[STATE_DEAD]) != 0;
+    strbuf_append_str(sql, "(");
+    outrider__pg_sql_published(sql, a, alias);
+    if (tells) {
+        strbuf_append_str(sql, " OR ");
+        outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
+        strbuf_append_str(sql, " = ");
+        outrider__pg_sql_literal(sql, expired);
+    }
+    strbuf_append_str(sql, ")");
+}
+
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
 {
     outrider__strbuf_appendf(sql, "DELETE FROM %s o WHERE ", a->outbox);
@@ -419,7 +436,7 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
     strbuf_append_str(sql, " IN (SELECT ");
     outrider__pg_sql_column(sql, a, ROLE_ID, "i.");
     outrider__strbuf_appendf(sql, " FROM %s i WHERE ", a->outbox);
-    outrider__pg_sql_published(sql, a, "i.");
+    over(sql, a, "i.");
     strbuf_append_str(sql, " AND ");
     if (has(a, ROLE_PUBLISHED_AT)) {
         /* By itself, so that an index on it serves. */

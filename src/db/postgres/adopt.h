@@ -68,7 +68,7 @@ void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const c
 void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* source_status_sql.c: "UPDATE ..." that marks rows as published; $1: ids (text[]). */
 void outrider__pg_mark_sql(struct strbuf *sql, const struct adopted *a);
-/* "DELETE ..." of published rows: $1 older than (timestamptz), $2 how many. */
+/* "DELETE ..." of published and expired rows: $1 older than (timestamptz), $2 how many. */
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a);
 
 struct pg_store;

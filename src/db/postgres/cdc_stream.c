@@ -21,7 +21,7 @@
 /* Behind a backlog a batch is filled in rounds: the server is woken less often,
  * and there are fewer settles. An event that was committed just now goes at once. */
 #define FRESH_US 50000
-#define ROUND_US 1000
+#define ROUND_US 400
 #define FILLING_US 20000
 #define READER_END_US 2000000
 
@@ -249,7 +249,11 @@ static int fill_round(struct pg_source *s, struct outrider_error *err)
     struct cdc_source *c = cdc_of(s);
     struct pg_op *op = c->fetch_op;
     struct batch *b = op->op->batch;
-    if (fill(s, b, err) < 0)
+    c->link.gulps = s->now.wall_us - c->decoder.commit_us > FRESH_US;
+    c->link.has_read = false;
+    int rc = fill(s, b, err);
+    c->link.gulps = false;
+    if (rc < 0)
         return -1;
     look_for_mark(s);
     c->is_filling = is_worth_waiting(s, b);

@@ -8,8 +8,6 @@
 
 #include "store.h"
 
-#define UPKEEP_PAUSE_US 30000000
-
 void outrider__pg_needs_sql(struct strbuf *sql, const struct pg_catalog *cat, const char *row)
 {
     outrider__strbuf_appendf(sql,
@@ -49,25 +47,18 @@ void outrider__pg_upkeep_sql(struct strbuf *sql, const struct pg_catalog *cat)
 int outrider__pg_cleaner_init(struct pg_cleaner *k, const struct pg_catalog *cat,
                               struct outrider_error *err)
 {
-    struct strbuf rows, upkeep;
+    struct strbuf rows;
     outrider__strbuf_init(&rows, 8192);
-    outrider__strbuf_init(&upkeep, 1024);
     outrider__pg_args_init(&k->args);
     outrider__pg_cleanup_sql(&rows, cat);
-    if (cat->has_upkeep)
-        outrider__pg_upkeep_sql(&upkeep, cat);
     k->rows_sql = rows.data;
-    k->upkeep_sql = upkeep.data;
     k->rows = (struct pg_statement){.sql = k->rows_sql, .what = "cannot clean up"};
-    k->upkeep =
-        (struct pg_statement){.sql = k->upkeep_sql, .what = "cannot keep the partitions up"};
-    return rows.failed || upkeep.failed ? outrider__fail_nomem(err) : 0;
+    return rows.failed ? outrider__fail_nomem(err) : 0;
 }
 
 void outrider__pg_cleaner_release(struct pg_cleaner *k)
 {
     free(k->rows_sql);
-    free(k->upkeep_sql);
     outrider__pg_args_release(&k->args);
     *k = (struct pg_cleaner){0};
 }
@@ -104,12 +95,10 @@ int outrider__pg_cleanup_start(struct pg_source *s, struct pg_cleaner *k, struct
         pg_op_done(op);
         return 0;
     }
+    if (outrider__pg_upkeep_may_drop(&s->upkeep, &s->cat, s->now))
+        return outrider__pg_upkeep_drop(&s->upkeep, &s->conn, &s->cat, cutoff_us, s->now, on_upkept,
+                                        op, err);
     outrider__pg_args_clear(&k->args);
-    if (s->cat.has_upkeep && s->now.mono_us >= k->upkeep_us) {
-        k->upkeep_us = s->now.mono_us + UPKEEP_PAUSE_US;
-        outrider__pg_arg_time(&k->args, cutoff_us);
-        return outrider__pg_request(&s->conn, &k->upkeep, &k->args, on_upkept, op, err);
-    }
     outrider__pg_arg_str(&k->args, s->cat.table);
     outrider__pg_arg_time(&k->args, cutoff_us);
     outrider__pg_arg_int8(&k->args, s->config->cleanup.batch);
@@ -150,10 +139,13 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
     uint64_t dropped = 0;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
-    if (outrider__pg_store_adopts(s))
-        return outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
     if (drop_partitions(s, older_than_us, &dropped, err) < 0)
         return -1;
+    if (outrider__pg_store_adopts(s)) {
+        int rc = outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
+        *ret_removed += rc == 0 ? dropped : 0;
+        return rc;
+    }
     outrider__strbuf_init(&sql, 8192);
     outrider__pg_cleanup_sql(&sql, &s->cat);
     outrider__pg_args_init(&args);

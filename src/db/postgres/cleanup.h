@@ -28,10 +28,9 @@ void outrider__pg_upkeep_sql(struct strbuf *sql, const struct pg_catalog *cat);
 
 /* SOURCE_CLEANUP for a source whose outbox is a log. */
 struct pg_cleaner {
-    struct pg_statement rows, upkeep;
-    char *rows_sql, *upkeep_sql; /* owned */
+    struct pg_statement rows;
+    char *rows_sql; /* owned */
     struct pg_args args;
-    int64_t upkeep_us; /* not before */
 };
 
 int outrider__pg_cleaner_init(struct pg_cleaner *k, const struct pg_catalog *cat,

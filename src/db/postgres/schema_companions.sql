@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What every layout needs beside the outbox. Version 1.
+-- What every layout needs beside the outbox. Version 2; a change of it is a new
+-- version, and a step in schema_upgrade.sql.
 CREATE TABLE IF NOT EXISTS outrider_schema (
     version integer NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now()
@@ -76,4 +77,4 @@ CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, ou
 CREATE INDEX IF NOT EXISTS outrider_parked_first ON outrider_parked (pipeline, outbox, hashtextextended(lane, 0)) WHERE state = 'parked';
 CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
 
-INSERT INTO outrider_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT FROM outrider_schema);
+INSERT INTO outrider_schema (version) SELECT 2 WHERE NOT EXISTS (SELECT FROM outrider_schema);

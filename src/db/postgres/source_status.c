@@ -120,11 +120,20 @@ static int adopted_all(struct pg_source *s, struct outrider_error *err)
     for (size_t i = 0; i < d->n_tables; i++) {
         struct status_table *t = &d->tables[i];
         t->has_owner = outrider__map_can_compete(&t->a.map);
-        t->claims = outrider__map_shows_claims(&t->a.map) && (d->competes || !t->a.is_ours);
+        t->claims = outrider__map_shows_claims(&t->a.map) && (d->competes || !t->a.is_ours) &&
+                    !d->s->config->replay;
+        outrider__strbuf_init(&t->replay.id, 1 << 20);
+        if (outrider__pg_status_replay_check(d, t, err) < 0)
+            return -1;
         if (outrider__pg_status_statements(d, t, err) < 0)
             return -1;
     }
     d->taking = 0;
+    if (d->s->config->replay) {
+        outrider__pg_source_activate(d->s);
+        outrider__pg_status_look_soon(d);
+        return 0;
+    }
     if (!d->competes && !d->s->leader.is_held) {
         d->must_lock = true;
         d->s->phase = PHASE_LOCK;
@@ -193,12 +202,8 @@ static bool status_needs_lock(const struct pg_source *s)
 
 static int status_begin(struct pg_source *s, struct outrider_error *err)
 {
-    if (s->config->replay)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "%s marks its rows: they are delivered again when they are set back "
-                              "to pending, not by replay",
-                              s->cat.table);
-    if (s->cdc == NULL && s->config->source.after_publish == AFTER_PUBLISH_NONE)
+    if (!s->config->replay && s->cdc == NULL &&
+        s->config->source.after_publish == AFTER_PUBLISH_NONE)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "after_publish: none leaves rows as they are, and polling would read "
                               "them again; set it to mark or delete, or use --mode cdc");
@@ -222,6 +227,31 @@ static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_erro
     op->op->more |= removed > 0 && removed == (uint64_t)d->s->config->cleanup.batch;
     op->step++;
     return cleanup_table(d, op, err);
+}
+
+static int on_dropped(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    (void)n;
+    op->op->removed += (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
+    return cleanup_table(status_of(op->source), op, err);
+}
+
+/* Partitions first: what goes with them need not be deleted row by row. */
+static int cleanup(struct status_source *d, struct pg_op *op, struct outrider_error *err)
+{
+    struct pg_source *s = d->s;
+    op->op->removed = 0;
+    op->op->more = false;
+    if (s->config->cleanup.retention_us <= 0) {
+        pg_op_done(op);
+        return 0;
+    }
+    if (!outrider__pg_upkeep_may_drop(&s->upkeep, &s->cat, s->now))
+        return cleanup_table(d, op, err);
+    return outrider__pg_upkeep_drop(&s->upkeep, &s->conn, &s->cat,
+                                    op->op->now_wall_us - s->config->cleanup.retention_us, s->now,
+                                    on_dropped, op, err);
 }
 
 /* One portion of each table that may be cleaned up. */
@@ -260,12 +290,7 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
     case SOURCE_SETTLE:
         return outrider__pg_status_settle(d, op, err);
     case SOURCE_CLEANUP:
-        op->op->removed = 0;
-        op->op->more = false;
-        if (s->config->cleanup.retention_us > 0)
-            return cleanup_table(d, op, err);
-        pg_op_done(op);
-        return 0;
+        return cleanup(d, op, err);
     }
     return 0;
 }
@@ -369,9 +394,11 @@ static void status_close(struct pg_source *s)
     if (d == NULL)
         return;
     give_back(d);
-    for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++)
+    for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++) {
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);
+        outrider__strbuf_release(&d->tables[i].replay.id);
+    }
     free(d->tables);
     outrider__pg_adoption_release(&d->adoption);
     outrider__pg_args_release(&d->args);

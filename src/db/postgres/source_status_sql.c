@@ -633,7 +633,10 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
 {
     switch (which) {
     case ST_FETCH:
-        fetch_sql(q, d, t);
+        if (d->s->config->replay)
+            outrider__pg_status_replay_sql(q, t);
+        else
+            fetch_sql(q, d, t);
         break;
     case ST_PUBLISH:
         publish_sql(q, t, d->s->config->source.after_publish == AFTER_PUBLISH_DELETE);

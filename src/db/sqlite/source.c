@@ -255,23 +255,12 @@ static void finish(struct sqlite_source *s, struct source_op *before, struct sou
         outrider__sqlite_watch_kick(s, now);
 }
 
-/* Whether what a fetch finds is the same before and after this settle. */
-static bool moves_position_only(const struct source_op *op)
-{
-    if (op->kind != SOURCE_SETTLE || op->batch->is_parked)
-        return false;
-    for (size_t i = 0; i < op->batch->n_settle; i++)
-        if (op->batch->events[i].outcome != OUTCOME_DELIVERED)
-            return false;
-    return true;
-}
-
 /* A fetch needs no writer's lock: it passes settles that wait for one. */
 static struct source_op *fetch_behind_settles(const struct sqlite_source *s,
                                               struct source_op **ret_before)
 {
     struct source_op *op = s->first;
-    while (op->next != NULL && moves_position_only(op)) {
+    while (op->next != NULL && source_op_may_be_passed(op)) {
         if (op->next->kind == SOURCE_FETCH) {
             *ret_before = op;
             return op->next;
@@ -312,7 +301,7 @@ static int advance_behind(struct sqlite_source *s, struct instant now, struct so
     s->base.wake_us = now.mono_us + busy_pause_us(s, now);
     struct source_op *before, *op = fetch_behind_settles(s, &before);
     if (op == NULL)
-        return moves_position_only(s->first) ? watch_meanwhile(s, now, err) : 0;
+        return source_op_may_be_passed(s->first) ? watch_meanwhile(s, now, err) : 0;
     enum step step = perform(s, op, err);
     if (step == STEP_DONE) {
         finish(s, before, op, now);
