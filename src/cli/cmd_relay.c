@@ -39,6 +39,20 @@ static int add_runner(struct runners *rs, struct pipeline_config *c, struct outr
     return 0;
 }
 
+static void log_warnings(struct log *log, const struct cli_setup *s)
+{
+    struct log_entry l;
+    const char *p = strbuf_cstr(&s->warnings);
+    for (size_t n; *p != '\0'; p += n + 1) {
+        n = strcspn(p, "\n");
+        if (!outrider__log_begin(&l, log, LOG_LEVEL_WARN, "connector"))
+            continue;
+        outrider__log_text(&l, "file", s->path);
+        outrider__log_bytes(&l, "warning", bytes_of(p, n));
+        outrider__log_end(&l);
+    }
+}
+
 static int make(struct runners *rs, void (*adjust)(const struct args *a, struct pipeline_config *c),
                 struct outrider_error *err)
 {
@@ -53,6 +67,7 @@ static int make(struct runners *rs, void (*adjust)(const struct args *a, struct 
     rs->log.fd = STDERR_FILENO;
     rs->log.level = g->setup.file.program.log.level;
     rs->log.format = g->setup.file.program.log.format;
+    log_warnings(&rs->log, &g->setup);
     rs->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (rs->done_fd < 0)
         return outrider__fail_errno(err, errno, "cannot make an event descriptor");

@@ -31,7 +31,9 @@ struct string_map {
 };
 
 enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
-enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY };
+enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY, FORM_OBJECT };
+enum object_payload { OBJECT_PAYLOAD_JSON, OBJECT_PAYLOAD_STRING };
+enum missing_columns { MISSING_IS_ERROR, MISSING_IS_LEFT_OUT };
 enum source_mode { MODE_POLL, MODE_CDC };
 enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
 enum after_publish {
@@ -103,8 +105,10 @@ struct pipeline_config {
 
     /* An existing table's columns, where their names do not say it. */
     struct {
-        const char *columns[ROLE_COUNT]; /* NULL: inferred; "-": the table has none */
-        struct string_map status_values; /* state: value */
+        const char *columns[ROLE_COUNT];  /* NULL: inferred; "-": the table has none */
+        struct string_map status_values;  /* state: value */
+        struct string_map header_columns; /* header: column */
+        int missing_columns;              /* enum missing_columns: of header_columns */
     } map;
 
     struct {
@@ -126,6 +130,11 @@ struct pipeline_config {
 
     int form;               /* enum form */
     const char *source_uri; /* cloudevents: the "source" attribute */
+
+    struct {
+        struct string_list members; /* headers that stand in the object, not in the headers */
+        int payload;                /* enum object_payload */
+    } object;
 
     struct {
         /* Header names; "" switches one off. */

@@ -70,6 +70,10 @@ static const struct option table[] = {
     {"map.status_values", OPTION_MAP, AT(map.status_values), .initial = "{}",
      .example = "{pending: NEW, processing: SENDING, published: SENT, failed: ERROR, dead: GAVE_UP}",
      .text = "Values of that status column, by state: pending, processing, published, failed, dead, expired."},
+    {"map.header_columns", OPTION_MAP, AT(map.header_columns), .initial = "{}", .example = "{tenant: tenant_id, eventType: event_type}",
+     .text = "postgresql: headers of the message that come from columns of the table, beside the event's own; NULL: no header."},
+    {"map.missing_columns", OPTION_ENUM, AT(map.missing_columns), .initial = "error", .values = "error|ignore",
+     .text = "What a column of map.header_columns means that the table does not have."},
 
     {"sink.url", OPTION_SECRET_URL, AT(sink.url), .example = "file:/var/lib/outrider/events",
      .text = "Where events go: the receiver's URL."},
@@ -80,7 +84,8 @@ static const struct option table[] = {
     {"sink.kafka", OPTION_MAP, AT(sink.kafka), .initial = "{}", .example = "{compression.type: lz4, linger.ms: 5}", .has_secrets = true,
      .text = "kafka: properties of librdkafka, which see; also one by one as sink.kafka.NAME."},
     {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
-     .text = "kafka: topics that are missing are made, with so many partitions and replicas; empty: they are not made."},
+     .text = "kafka: topics that are missing are made, with so many partitions and replicas; {auto: true} leaves it to the broker "
+             "(auto.create.topics.enable); empty: they are not made."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
      .text = "kafka: whether an empty payload is published as a tombstone (null), as a missing one always is."},
 
@@ -101,10 +106,16 @@ static const struct option table[] = {
      .reloadable = true, .is_template = true,
      .text = "The topic of events that route.regex matches, with $1, ${1} or ${name} for its groups, and the template's variables."},
 
-    {"form", OPTION_ENUM, AT(form), .initial = "raw", .values = "raw|envelope|cloudevents|cloudevents-binary",
-     .reloadable = true, .text = "What a message is: the payload untouched, a JSON envelope around it, or a CloudEvent (structured or binary)."},
+    {"form", OPTION_ENUM, AT(form), .initial = "raw", .values = "raw|envelope|cloudevents|cloudevents-binary|object",
+     .reloadable = true, .text = "What a message is: the payload untouched, a JSON envelope around it, a CloudEvent (structured or binary), or an "
+             "object of the payload and some of the event's headers (object.members)."},
     {"cloudevents.source", OPTION_STRING, AT(source_uri), .initial = "outrider",
      .reloadable = true, .text = "The attribute 'source' of CloudEvents: a URI that names the producer."},
+    {"object.members", OPTION_STRINGS, AT(object.members), .initial = "[]", .example = "[eventType, tenant]",
+     .reloadable = true, .text = "With form object: headers of the event that stand beside the payload, under their names, instead of among the "
+             "message's headers; null where the event has none of that name."},
+    {"object.payload", OPTION_ENUM, AT(object.payload), .initial = "json", .values = "json|string",
+     .reloadable = true, .text = "With form object: whether a payload that is JSON stands in it as such, or as a string."},
 
     {"headers.event_id", OPTION_STRING, AT(headers.event_id), .initial = "event-id", .reloadable = true, .check = outrider__header_name_check,
      .text = "Name of the header with the event's id; empty: no such header. An event's own header of this name gives way to it."},
@@ -194,9 +205,9 @@ static const char *short_name(const struct option *o)
 }
 
 /* What stands before the dot of some option; a test compares the two. */
-static const char *const section_names[] = {"source",      "map",     "sink",   "route",
-                                            "cloudevents", "headers", "select", "retry",
-                                            "dead_letter", "cleanup"};
+static const char *const section_names[] = {"source",      "map",         "sink",    "route",
+                                            "cloudevents", "object",      "headers", "select",
+                                            "retry",       "dead_letter", "cleanup"};
 #define N_SECTIONS (sizeof section_names / sizeof *section_names)
 
 bool outrider__option_is_section(struct bytes name)

@@ -65,6 +65,8 @@ struct sink_ops {
     int (*poll)(struct sink *s, struct instant now, struct outrider_error *err);
     int (*fds)(struct sink *s, struct pollfd *ret_fds, int max);
     void (*close)(struct sink *s);
+    /* Optional: whether the configuration makes sense to it. No I/O. */
+    int (*check)(const struct pipeline_config *config, struct outrider_error *err);
     /* Optional: looks at the receiver without publishing anything, and says what
      * works and what does not. May wait, within connect_timeout. An error says
      * that it could not look at all. */

@@ -187,5 +187,6 @@ const struct sink_ops outrider__sink_kafka = {
     .poll = kafka_poll,
     .fds = kafka_fds,
     .close = kafka_close,
+    .check = outrider__kafka_check,
     .doctor = outrider__kafka_doctor,
 };

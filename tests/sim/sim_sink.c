@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A sink over the simulated broker: acknowledges late, in any order across
  * keys, loses acknowledgements, fails events and has outages. */
+#include <stdio.h>
+
 #include "world.h"
 
 #define HOLD 24
@@ -154,6 +156,13 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
     struct world *w = me->w;
     if (world_chance(w, w->faults.sink_error))
         return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "simulated: sink lost");
+    s->trouble[0] = '\0';
+    if (w->outage && w->holds) {
+        if (me->n > 0)
+            (void)snprintf(s->trouble, sizeof s->trouble, "simulated: nobody answers");
+        s->wake_us = now.mono_us + 5000;
+        return 0;
+    }
     if (w->outage) {
         while (me->n > 0)
             report(me, 0, SINK_DOWN);

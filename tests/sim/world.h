@@ -69,6 +69,7 @@ struct world {
     /* The broker: survives. */
     int64_t log_no;
     bool outage;
+    bool holds; /* in an outage the broker's client keeps what it has, and says so */
 
     int lane_depth;
     bool can_cancel;

@@ -328,6 +328,30 @@ static void cast_column(struct strbuf *sql, const struct adopted *a, enum column
     outrider__strbuf_appendf(sql, "::%s, ", type);
 }
 
+/* The event's own headers and those that are made from columns, as one object. */
+static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    if (a->map.n_headers == 0) {
+        text_column(sql, a, ROLE_HEADERS, alias, NULL);
+        return;
+    }
+    strbuf_append_str(sql, "((SELECT coalesce(jsonb_object_agg(h.k, h.v), '{}') FROM (VALUES ");
+    for (size_t i = 0; i < a->map.n_headers; i++) {
+        strbuf_append_str(sql, i > 0 ? ", (" : "(");
+        outrider__pg_sql_literal(sql, a->map.headers[i].name);
+        outrider__strbuf_appendf(sql, ", to_jsonb(%s", alias);
+        outrider__pg_sql_ident(sql, a->map.headers[i].column->name);
+        strbuf_append_str(sql, "))");
+    }
+    strbuf_append_str(sql, ") AS h(k, v) WHERE h.v IS NOT NULL)");
+    if (has(a, ROLE_HEADERS)) {
+        strbuf_append_str(sql, " || coalesce(");
+        outrider__pg_sql_column(sql, a, ROLE_HEADERS, alias);
+        strbuf_append_str(sql, "::jsonb, '{}')");
+    }
+    strbuf_append_str(sql, ")::text, ");
+}
+
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
                             const char *max)
 {
@@ -344,7 +368,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type);
     outrider__strbuf_appendf(sql, "CASE WHEN %s <= %s THEN %s%s END, ", strbuf_cstr(&size), max,
                              strbuf_cstr(&column), payload->kind == KIND_TEXT ? "::text" : "");
-    text_column(sql, a, ROLE_HEADERS, alias, NULL);
+    headers_column(sql, a, alias);
     text_column(sql, a, ROLE_TOPIC, alias, NULL);
     text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL);
     cast_column(sql, a, ROLE_PARTITION, alias, "int4");

@@ -118,6 +118,12 @@ static void give_roles(struct cdc_relation *rel, uint16_t column, struct bytes n
         else
             rel->same_as[role] = rel->role_of[column];
     }
+    for (size_t i = 0; i < rel->outbox->n_headers; i++) {
+        if (!bytes_eq_str(name, rel->outbox->headers[i].column))
+            continue;
+        rel->header_column[i] = (uint16_t)(column + 1);
+        rel->header_type[i] = type;
+    }
 }
 
 static void read_columns(struct cdc_reader *r, struct cdc_relation *rel)

@@ -46,6 +46,13 @@ enum cdc_role {
     CDC_ROLES
 };
 
+#define CDC_HEADERS_MAX 64
+
+/* A column that becomes a header. */
+struct cdc_header {
+    const char *name, *column;
+};
+
 /* A table whose inserts are events. */
 struct cdc_outbox {
     uint32_t oid;
@@ -55,6 +62,8 @@ struct cdc_outbox {
      * NULL; events have the table's oid for their seq. NULL: our own layout, in
      * which these columns are required. */
     const char *aggregate_type, *event_type;
+    struct cdc_header headers[CDC_HEADERS_MAX];
+    size_t n_headers;
 };
 
 /* The columns of a table of ours as the server described them last. */
@@ -66,6 +75,8 @@ struct cdc_relation {
     uint32_t types[CDC_ROLES];
     bool has[CDC_ROLES];
     uint8_t same_as[CDC_ROLES]; /* the role whose column this one shares; CDC_ROLES: none */
+    uint16_t header_column[CDC_HEADERS_MAX]; /* counted from 1; 0: there is none */
+    uint32_t header_type[CDC_HEADERS_MAX];
 };
 
 struct cdc_decoder {
@@ -104,6 +115,9 @@ struct cdc_outbox outrider__cdc_own_outbox(uint32_t oid, const char *schema, con
 bool outrider__cdc_reads_binary(uint32_t type);
 int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
                          struct outrider_error *err);
+/* own: the event's own headers, or NULL data; what comes from columns is put beside them. */
+int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct arena *arena,
+                          struct bytes *ret_headers, struct outrider_error *err);
 /* Copies the event into the batch's next slot and counts it; the batch must
  * have room. Only memory can fail. */
 int outrider__cdc_event(const struct cdc_decoder *d, const struct cdc_message *m, struct batch *b,

@@ -318,6 +318,9 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     e->aggregate_id = expected(&w, COL_AGGREGATE_ID, "");
     e->event_type = expected(&w, COL_EVENT_TYPE, outbox->event_type);
     e->headers = text_of(&w, COL_HEADERS);
+    if (outbox->n_headers > 0 &&
+        outrider__cdc_headers(m, e->headers, &b->arena, &e->headers, err) < 0)
+        return -1;
     e->topic = text_of(&w, COL_TOPIC);
     e->partition_key = text_of(&w, COL_PARTITION_KEY);
     set_payload(d, &w, e);

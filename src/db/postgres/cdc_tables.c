@@ -93,6 +93,9 @@ static struct cdc_outbox outbox_of(struct cdc_table *t)
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (t->a.map.columns[roles[i].from] != NULL)
             o.columns[roles[i].to] = t->a.map.columns[roles[i].from]->name;
+    for (; o.n_headers < t->a.map.n_headers; o.n_headers++)
+        o.headers[o.n_headers] = (struct cdc_header){t->a.map.headers[o.n_headers].name,
+                                                     t->a.map.headers[o.n_headers].column->name};
     return o;
 }
 
@@ -290,12 +293,18 @@ void outrider__cdc_tables_columns(const struct pg_source *s, struct pg_args *a)
         for (int k = 0; k < CDC_ROLES; k++)
             if (t->outboxes[i].columns[k] != NULL)
                 outrider__pg_array_int8(a, t->outboxes[i].oid);
+    for (size_t i = 0; i < t->n_outboxes; i++)
+        for (size_t k = 0; k < t->outboxes[i].n_headers; k++)
+            outrider__pg_array_int8(a, t->outboxes[i].oid);
     outrider__pg_array_end(a);
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < t->n_outboxes; i++)
         for (int k = 0; k < CDC_ROLES; k++)
             if (t->outboxes[i].columns[k] != NULL)
                 outrider__pg_array_text(a, bytes_str(t->outboxes[i].columns[k]));
+    for (size_t i = 0; i < t->n_outboxes; i++)
+        for (size_t k = 0; k < t->outboxes[i].n_headers; k++)
+            outrider__pg_array_text(a, bytes_str(t->outboxes[i].headers[k].column));
     outrider__pg_array_end(a);
 }
 
