@@ -89,6 +89,7 @@ struct pipeline_config {
         const char *url;
         int mode; /* enum source_mode */
         struct string_list tables;
+        const char *publication;  /* postgresql, cdc; NULL: outrider_<pipeline> */
         int64_t poll_interval_us; /* ceiling of the adaptive probe */
         int64_t batch;            /* events read at once */
         int64_t batch_bytes;      /* and bytes: a batch ends with the event that passes this */

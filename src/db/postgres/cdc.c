@@ -204,6 +204,7 @@ int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
     outrider__pg_arg_str(&c->args, c->slot);
     outrider__cdc_tables_oids(s, &c->args);
     outrider__cdc_tables_columns(s, &c->args);
+    outrider__pg_arg_str(&c->args, c->publication);
     if (outrider__pg_request_add(&s->conn, &c->st[CDC_FACTS], &c->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
@@ -230,6 +231,7 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
     s->cdc = c;
     outrider__pg_args_init(&c->args);
     outrider__cdc_slot_name(s->config->name, c->slot);
+    outrider__cdc_publication_name(s->config, c->publication);
     c->noted_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
     return outrider__cdc_tables_begin(s, on_tables, err);
@@ -297,7 +299,7 @@ static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error 
     c->is_pulsing = false;
     if (!outrider__pg_get_bool(results[0], 0, 0))
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
-                              "publication %s was altered: checking it anew", c->slot);
+                              "publication %s was altered: checking it anew", c->publication);
     s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
     if (c->n_parkings == c->pulse_parkings)
         c->has_parked = outrider__pg_get_bool(results[2], 0, 0);
@@ -318,7 +320,7 @@ int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err)
     c->pulse_parkings = c->n_parkings;
     c->pulse_us = s->now.mono_us + PULSE_US;
     outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, c->slot);
+    outrider__pg_arg_str(&c->args, c->publication);
     outrider__cdc_tables_oids(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st[CDC_PULSE], &c->args, err) < 0 ||

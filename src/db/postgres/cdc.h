@@ -132,7 +132,7 @@ struct cdc_source {
     struct cdc_late late;
     struct cdc_snapshot snapshot;
     bool is_other_policy;
-    char slot[64]; /* and the publication */
+    char slot[64], publication[64];
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
     struct pg_args args;

@@ -72,7 +72,7 @@ static int publication_sql(struct cdc_source *c, struct outrider_error *err)
     outrider__strbuf_appendf(&sql,
                              "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
                              "publish_via_partition_root = true)",
-                             c->slot, strbuf_cstr(&c->tables.names));
+                             c->publication, strbuf_cstr(&c->tables.names));
     free(c->sql_publication);
     c->sql_publication = sql.failed ? NULL : sql.data;
     c->st_publication =

@@ -16,7 +16,7 @@ static const char *const templates[CDC_STATEMENTS] = {
         "EXISTS (SELECT FROM $K j WHERE j.pipeline = $1 AND j.outbox = t.name AND j.mode = "
         "'member')) FROM $K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
-    /* $1 slot and publication, $2 the tables' oids, $3 and $4 the columns that are read. */
+    /* $1 slot, $2 the tables' oids, $3 and $4 the columns that are read, $5 publication. */
     [CDC_FACTS] =
         "SELECT current_setting('wal_level'), quote_ident(current_user), (SELECT r.rolreplication "
         "OR r.rolsuper FROM pg_roles r WHERE r.rolname = current_user), "
@@ -37,7 +37,7 @@ static const char *const templates[CDC_STATEMENTS] = {
         "false), s.active_pid, (SELECT bool_and(a.atttypid IN ($B)) FROM unnest($3::int8[], "
         "$4::text[]) AS w(rel, name) JOIN pg_attribute a ON a.attrelid = w.rel::oid AND a.attname "
         "= w.name AND a.attnum > 0 AND NOT a.attisdropped) FROM (SELECT 1) one LEFT JOIN "
-        "pg_publication p ON p.pubname = $1 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
+        "pg_publication p ON p.pubname = $5 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
     [CDC_DROP_SLOT] = "SELECT count(pg_drop_replication_slot(s.slot_name)), (SELECT count(*) FROM "
                       "pg_replication_slots t WHERE t.slot_name = $1 AND t.active) FROM "
                       "pg_replication_slots s WHERE s.slot_name = $1 AND NOT s.active AND "

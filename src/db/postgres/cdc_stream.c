@@ -146,7 +146,7 @@ static int next_message(struct pg_source *s, struct link_message *ret, struct ou
                               "publication %s was made anew since the slot's position, and the "
                               "server cannot read its log through it; run `outrider slot drop` and "
                               "`outrider resync`, both with --name %s",
-                              c->slot, s->config->name);
+                              c->publication, s->config->name);
     if (err != NULL)
         *err = why;
     return -1;
@@ -288,7 +288,7 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
     (void)snprintf(command, sizeof command,
                    "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (proto_version '1', "
                    "publication_names '\"%s\"', binary '%s', messages 'true')",
-                   c->slot, c->slot, c->facts.is_binary ? "true" : "false");
+                   c->slot, c->publication, c->facts.is_binary ? "true" : "false");
     c->is_starting = true;
     return outrider__cdc_link_ask(&c->link, command, "cannot start replication", err);
 }
