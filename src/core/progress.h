@@ -16,12 +16,12 @@
 
 /* A transaction. The stamp is chance, and tells two databases apart that count
  * alike: one and its copy. */
-struct progress {
+struct commit_mark {
     uint64_t no; /* 0: there was none yet */
     uint64_t stamp;
 };
 
-static inline bool progress_is(struct progress a, struct progress b)
+static inline bool progress_is(struct commit_mark a, struct commit_mark b)
 {
     return a.no == b.no && a.stamp == b.stamp;
 }

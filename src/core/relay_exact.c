@@ -308,7 +308,7 @@ static void committed(struct relay *r)
 /* The database and the sink do not belong together: a person must look. */
 static void refuse(struct relay *r)
 {
-    struct progress p = r->sink->progress, s = r->exact.saved;
+    struct commit_mark p = r->sink->progress, s = r->exact.saved;
     const char *name = r->config.name;
     struct outrider_error err;
     unsigned long long theirs = p.no, ours = s.no;

@@ -39,9 +39,9 @@ enum exact_state {
 struct exact {
     enum exact_state state;
     bool is_ready;           /* what was found at the start is settled or dropped */
-    struct progress saved;   /* the intent that was saved last */
+    struct commit_mark saved;   /* the intent that was saved last */
     bool has_intent;         /* it is in the database still */
-    struct progress next;    /* the transaction under way */
+    struct commit_mark next;    /* the transaction under way */
     struct batch *batch;     /* its events; NULL: there is none */
     struct batch *committed; /* the batch whose intent waits to be settled; or NULL */
     size_t n_offered;        /* the sink took what there was to send before this event */

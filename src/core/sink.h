@@ -68,7 +68,7 @@ struct sink {
     char trouble[256];     /* why nothing of what it holds moves; empty: it does, or nobody knows */
     /* Exactly once only; set by the sink, read by the engine after every call. */
     bool is_busy; /* opening, committing or aborting: takes nothing */
-    struct progress progress;
+    struct commit_mark progress;
 };
 
 struct pollfd;
@@ -89,7 +89,7 @@ struct sink_ops {
     int (*fds)(struct sink *s, struct pollfd *ret_fds, int max);
     void (*close)(struct sink *s);
     /* Optional, both or none: (10), (11). */
-    void (*commit)(struct sink *s, struct progress progress, struct instant now);
+    void (*commit)(struct sink *s, struct commit_mark progress, struct instant now);
     void (*abort)(struct sink *s, struct instant now);
     /* Optional: looks at the receiver without publishing anything, and says what
      * works and what does not. May wait, within connect_timeout. An error says

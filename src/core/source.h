@@ -72,7 +72,7 @@ struct source_op {
     enum source_op_kind kind;
     struct batch *batch;    /* FETCH, FETCH_PARKED, SETTLE; INTENT: to be settled, or NULL */
     struct batch *intent;   /* INTENT: to be saved, or NULL */
-    struct progress progress; /* INTENT, RECALL */
+    struct commit_mark progress; /* INTENT, RECALL */
     int64_t now_wall_us;    /* the engine's clock: all but MARK and FETCH */
     uint64_t removed;       /* CLEANUP: rows removed */
     bool more;              /* CLEANUP: there is more to remove right away */
@@ -94,7 +94,7 @@ struct source {
     uint32_t warnings;     /* counts them: a new one is told */
     /* Exactly once only: (10). */
     char identity[256];
-    struct progress saved;
+    struct commit_mark saved;
     bool has_intent;
 };
 

@@ -220,7 +220,7 @@ static int poll_exact(struct sim_sink *me, struct instant now, struct outrider_e
     return 0;
 }
 
-static void sink_commit(struct sink *s, struct progress progress, struct instant now)
+static void sink_commit(struct sink *s, struct commit_mark progress, struct instant now)
 {
     struct sim_sink *me = (struct sim_sink *)s;
     struct world *w = me->w;

@@ -240,7 +240,7 @@ static bool is_whole(const struct batch *b)
 }
 
 void world_intent(struct world *w, const struct batch *settled, const struct batch *next,
-                  struct progress progress)
+                  struct commit_mark progress)
 {
     struct sim_intent *intent = &w->db.intent;
     if (settled != NULL) {
@@ -268,7 +268,7 @@ void world_intent(struct world *w, const struct batch *settled, const struct bat
     w->db.saved = progress;
 }
 
-void world_recall(struct world *w, struct progress progress)
+void world_recall(struct world *w, struct commit_mark progress)
 {
     struct sim_intent intent = w->db.intent;
     bool applies = intent.exists && progress_is(progress, w->db.saved);
@@ -321,7 +321,7 @@ void world_lose_progress(struct world *w)
         return;
     world_trace(w, "progress is lost");
     w->lost_progress = w->progress;
-    w->progress = (struct progress){0};
+    w->progress = (struct commit_mark){0};
     w->is_progress_lost = true;
 }
 

@@ -64,7 +64,7 @@ struct sim_db {
     int n_rows;
     int64_t next_arrival;
     bool expired[MAX_EVENTS], skipped[MAX_EVENTS], discarded[MAX_EVENTS];
-    struct progress saved;
+    struct commit_mark saved;
     struct sim_intent intent;
 };
 
@@ -77,7 +77,7 @@ struct sim_record {
 struct sim_txn {
     bool exists;
     uint64_t producer;
-    struct progress progress;
+    struct commit_mark progress;
     struct sim_record records[MAX_BATCH];
     size_t n;
 };
@@ -103,7 +103,7 @@ struct world {
     int64_t log_no;
     bool outage;
     uint64_t producer; /* exactly once: whoever is older is shut out */
-    struct progress progress, lost_progress;
+    struct commit_mark progress, lost_progress;
     bool is_progress_lost;
     struct sim_txn txn; /* undecided */
     bool had_operators;
@@ -138,8 +138,8 @@ int world_event_of(const struct delivery *d, bool *ret_is_dead_letter);
 void world_settle(struct world *w, const struct batch *b);
 /* Exactly once: settles `settled` (or NULL), saves the intent of `next` (or NULL). */
 void world_intent(struct world *w, const struct batch *settled, const struct batch *next,
-                  struct progress progress);
-void world_recall(struct world *w, struct progress progress);
+                  struct commit_mark progress);
+void world_recall(struct world *w, struct commit_mark progress);
 /* The broker decides what a producer that is gone, or shut out, had asked for. */
 void world_decide(struct world *w, bool commits);
 /* An old state of the database comes back; progress is lost; both are undone when

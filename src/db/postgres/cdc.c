@@ -306,6 +306,8 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_FETCH_PARKED:
         return fetch_parked(s, op, err);
     case SOURCE_SETTLE:
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
         return outrider__cdc_cleanup(s, op, err);

@@ -150,7 +150,7 @@ static int on_session(void *ctx, PGresult **results, int n, struct outrider_erro
 void outrider__pg_source_activate(struct pg_source *s)
 {
     s->phase = PHASE_ACTIVE;
-    s->base.active = true;
+    s->base.active = s->intent.is_taken;
     s->base.ready = true;
     s->base.waiting_for[0] = '\0';
 }
@@ -172,6 +172,13 @@ static int take_lock(struct pg_source *s, struct outrider_error *err)
     return s->layout->begin(s, err);
 }
 
+static int start_op(struct pg_source *s, struct pg_op *slot, struct outrider_error *err)
+{
+    if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
+        return outrider__pg_intent_start(s, slot, err);
+    return s->layout->start(s, slot, err);
+}
+
 /* What came while the layout was changing. */
 static int start_held(struct pg_source *s, struct outrider_error *err)
 {
@@ -180,7 +187,7 @@ static int start_held(struct pg_source *s, struct outrider_error *err)
         if (!slot->is_held)
             continue;
         slot->is_held = false;
-        if (s->layout->start(s, slot, err) < 0)
+        if (start_op(s, slot, err) < 0)
             return -1;
     }
     return 0;
@@ -202,6 +209,8 @@ static int advance(struct pg_source *s, struct outrider_error *err)
     case PHASE_BEGIN:
         return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
     case PHASE_ACTIVE:
+        if (!s->intent.is_taken)
+            return outrider__pg_intent_take(s, err);
         if (start_held(s, err) < 0)
             return -1;
         return s->layout->tick(s, s->now, err);
@@ -223,7 +232,7 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     if (slot->is_held)
         return 0;
     base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
-    return s->layout->start(s, slot, err);
+    return start_op(s, slot, err);
 }
 
 static struct source_op *take_done(struct pg_source *s)
@@ -235,8 +244,11 @@ static struct source_op *take_done(struct pg_source *s)
     s->n_ops--;
     if (slot->op->kind == SOURCE_FETCH)
         s->n_live += slot->op->batch->n > 0;
-    else if (slot->op->kind == SOURCE_SETTLE)
+    else if (slot->op->kind == SOURCE_SETTLE ||
+             (slot->op->kind == SOURCE_INTENT && slot->op->batch != NULL))
         s->n_live -= !slot->op->batch->is_parked;
+    if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
+        outrider__pg_intent_done(s, slot);
     return slot->op;
 }
 
@@ -270,6 +282,7 @@ static void pg_close(struct source *base)
     if (s->layout != NULL)
         s->layout->close(s);
     s->layout = NULL;
+    outrider__pg_intent_release(s);
     outrider__pg_close(&s->conn);
     free(s->companions_sql);
     s->companions_sql = NULL;
@@ -279,6 +292,7 @@ static void pg_close(struct source *base)
 const struct source_ops outrider__source_postgres = {
     .scheme = "postgresql",
     .size = sizeof(struct pg_source),
+    .keeps_intents = true,
     .open = pg_open,
     .start = pg_start,
     .poll = pg_poll,

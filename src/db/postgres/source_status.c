@@ -299,6 +299,8 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
         pg_op_done(op);
         return 0;
     case SOURCE_SETTLE:
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
         return outrider__pg_status_settle(d, op, err);
     case SOURCE_CLEANUP:
         op->op->removed = 0;
