@@ -437,4 +437,7 @@ const struct pg_layout outrider__pg_layout_cdc = {
     .prepare = cdc_prepare,
     .fds = cdc_fds,
     .close = cdc_close,
+    .intent_flags = INTENT_VALUES,
+    .own_write = outrider__cdc_own_write,
+    .own_read = outrider__cdc_own_read,
 };

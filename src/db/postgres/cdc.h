@@ -230,5 +230,10 @@ int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider
 /* cdc_settle.c */
 int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* Exactly once: see struct pg_layout. */
+int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                            struct outrider_error *err);
+int outrider__cdc_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                           struct outrider_error *err);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include "conn.h"
 #include "core/event.h"
+#include "core/intent.h"
 #include "core/progress.h"
 
 struct pg_source;

@@ -118,7 +118,9 @@ static int adopted_all(struct status_source *d, struct outrider_error *err)
     for (size_t i = 0; i < d->n_tables; i++) {
         struct status_table *t = &d->tables[i];
         t->has_owner = outrider__map_can_compete(&t->a.map);
-        t->claims = outrider__map_shows_claims(&t->a.map) && (d->competes || !t->a.is_ours);
+        /* Exactly once nobody else may publish: nobody needs to see what is in flight. */
+        t->claims = outrider__map_shows_claims(&t->a.map) && !d->s->config->exactly_once &&
+                    (d->competes || !t->a.is_ours);
         if (outrider__pg_status_statements(d, t, err) < 0)
             return -1;
     }
@@ -433,4 +435,7 @@ const struct pg_layout outrider__pg_layout_status = {
     .start = status_start,
     .tick = status_tick,
     .close = status_close,
+    .intent_flags = INTENT_EACH,
+    .own_write = outrider__pg_status_own_write,
+    .own_read = outrider__pg_status_own_read,
 };

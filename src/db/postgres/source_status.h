@@ -112,6 +112,11 @@ int64_t outrider__pg_status_room(const struct status_source *d);
 /* source_status_settle.c */
 int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
                                struct outrider_error *err);
+/* Exactly once: see struct pg_layout. */
+int outrider__pg_status_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                                  struct outrider_error *err);
+int outrider__pg_status_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                                 struct outrider_error *err);
 /* source_status.c */
 struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b);
 /* Look again soon; or, after an empty look, later than the last time. */
