@@ -11,9 +11,30 @@
 #define FINAL_SETTLE_US 2000000 /* how long a stop waits for its last settle */
 #define ROUNDS_PER_STEP 64
 
+int outrider__relay_check(const struct pipeline_config *config, const struct source_ops *source,
+                          const struct sink_ops *sink, struct outrider_error *err)
+{
+    if (!config->exactly_once)
+        return 0;
+    if (sink->commit == NULL || sink->abort == NULL)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "exactly_once needs a sink that has transactions, and %s: has none; "
+                              "use kafka:, or leave exactly_once out and let readers tell "
+                              "duplicates by the event's id",
+                              sink->scheme);
+    if (!source->keeps_intents)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "exactly_once needs a source that can keep what is about to be "
+                              "committed, and %s: cannot; leave exactly_once out",
+                              source->scheme);
+    return 0;
+}
+
 int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_relay,
                         struct outrider_error *err)
 {
+    if (outrider__relay_check(setup->config, setup->source_ops, setup->sink_ops, err) < 0)
+        return -1;
     struct relay *r = calloc(1, sizeof *r);
     if (r == NULL)
         return outrider__fail_nomem(err);
@@ -176,7 +197,8 @@ static int64_t wake_of_source(const struct relay *r)
     if (r->config.once || r->config.replay)
         return at;
     if (r->source->parked_due_us != CLOCK_NEVER && r->batches[0].state == BATCH_FREE &&
-        !(r->is_down && !r->is_probing)) {
+        !(r->is_down && !r->is_probing) &&
+        (!relay_is_exact(r) || outrider__relay_exact_may_fetch(r))) {
         int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
         at = earlier(at, due > r->parked_not_before_us ? due : r->parked_not_before_us);
     }

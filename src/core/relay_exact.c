@@ -18,7 +18,10 @@
  *  (4) As all that is sent becomes visible at once, order within a transaction
  *      is what the sink keeps by itself: in the order of submission. A lane of
  *      which something failed stops there, in the plan.
- *  (5) Whatever goes wrong with the source is a start from scratch, with the
+ *  (5) Nothing is fetched while a batch with events that wait is not settled: a
+ *      source to which they are given back would return them at once, and the
+ *      batch before would hold them up again, for ever.
+ *  (6) Whatever goes wrong with the source is a start from scratch, with the
  *      sink opened anew: the database's intent and the sink's progress are all
  *      that is believed then.
  */
@@ -100,7 +103,7 @@ static int plan(struct relay *r, struct outrider_error *err)
     struct batch *b = x->batch;
     x->plan_no++;
     x->n_offered = x->n_left = 0;
-    x->is_broken = false;
+    x->is_broken = x->batch_holds = false;
     for (size_t i = 0; i < b->n; i++) {
         struct event *e = &b->events[i];
         bool sends;
@@ -108,8 +111,10 @@ static int plan(struct relay *r, struct outrider_error *err)
         e->outcome = plan_event(r, e, &sends, err);
         if (e->outcome == OUTCOME_PENDING)
             return -1;
-        if (blocks(r, e->outcome))
+        if (blocks(r, e->outcome)) {
             e->lane->blocked_in = x->plan_no;
+            x->batch_holds = true;
+        }
         e->stage = sends ? STAGE_WAITING : STAGE_DONE;
         x->n_left += sends;
     }
@@ -165,6 +170,8 @@ static bool idle(struct relay *r)
 {
     struct exact *x = &r->exact;
     bool is_ending = r->stopping || r->failed;
+    if (x->committed != NULL && x->committed_holds)
+        return !x->op_busy && start_intent(r, NULL);
     struct batch *b = is_ending ? NULL : next_batch(r);
     if (b != NULL && may_offer(r)) {
         x->batch = b;
@@ -300,8 +307,10 @@ static void committed(struct relay *r)
     assert(x->committed == NULL);
     b->state = BATCH_SETTLING;
     x->committed = b;
+    x->committed_holds = x->batch_holds;
     x->committed_us = r->now.mono_us;
     x->batch = NULL;
+    x->batch_holds = false;
     x->state = EXACT_IDLE;
 }
 
@@ -415,6 +424,7 @@ void outrider__relay_exact_done(struct relay *r, const struct source_op *op)
     if (x->committed != NULL)
         outrider__relay_batch_settled(r, x->committed);
     x->committed = NULL;
+    x->committed_holds = false;
     if (op->intent == NULL || x->state != EXACT_SAVING || r->is_final)
         return;
     x->state = EXACT_COMMITTING;
@@ -464,6 +474,11 @@ void outrider__relay_exact_source_lost(struct relay *r)
     *x = (struct exact){.state = EXACT_WAITING, .plan_no = plan_no};
 }
 
+bool outrider__relay_exact_may_fetch(const struct relay *r)
+{
+    return !r->exact.batch_holds && !r->exact.committed_holds;
+}
+
 /* The end of the patience of a stop: what is committed is settled, the rest is
  * left to whoever comes next. */
 void outrider__relay_exact_final(struct relay *r)
@@ -483,5 +498,7 @@ int64_t outrider__relay_exact_wake(const struct relay *r)
 {
     const struct exact *x = &r->exact;
     bool waits = x->state == EXACT_IDLE && x->committed != NULL && !x->op_busy && !r->is_final;
+    if (waits && x->committed_holds)
+        return r->now.mono_us;
     return waits ? x->committed_us + SETTLE_AFTER_US : CLOCK_NEVER;
 }

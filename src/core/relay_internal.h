@@ -47,6 +47,8 @@ struct exact {
     size_t n_offered;        /* the sink took what there was to send before this event */
     size_t n_left;           /* events to send that are not in the transaction yet */
     bool is_broken;          /* something failed */
+    bool batch_holds;        /* it has events that wait, or make others wait; */
+    bool committed_holds;    /* so has that one */
     bool was_parked;         /* the last one held parked rows: new events are next */
     uint64_t plan_no;
     int64_t committed_us; /* monotonic: since when `committed` waits */
@@ -198,6 +200,8 @@ void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_r
 void outrider__relay_exact_done(struct relay *r, const struct source_op *op);
 void outrider__relay_exact_sink_lost(struct relay *r);
 void outrider__relay_exact_source_lost(struct relay *r);
+/* Whether the source may be asked for events. */
+bool outrider__relay_exact_may_fetch(const struct relay *r);
 void outrider__relay_exact_final(struct relay *r);
 bool outrider__relay_exact_is_idle(const struct relay *r);
 int64_t outrider__relay_exact_wake(const struct relay *r);

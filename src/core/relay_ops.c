@@ -115,7 +115,8 @@ bool outrider__relay_source_start(struct relay *r)
         progress |= start_op(r, &r->mark_op, SOURCE_MARK, NULL);
     }
     /* In an outage what is in memory is enough: nothing of it moves. */
-    if (r->source != NULL && !(r->is_down && !r->is_probing)) {
+    if (r->source != NULL && !(r->is_down && !r->is_probing) &&
+        (!relay_is_exact(r) || outrider__relay_exact_may_fetch(r))) {
         progress |= start_fetch_parked(r);
         progress |= r->source != NULL && start_fetch(r);
     }
