@@ -23,7 +23,7 @@ struct commit_mark {
 
 static inline bool progress_is(struct commit_mark a, struct commit_mark b)
 {
-    return a.no == b.no && a.stamp == b.stamp;
+    return a.no == b.no && (a.no == 0 || a.stamp == b.stamp);
 }
 
 #endif

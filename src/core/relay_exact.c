@@ -324,28 +324,21 @@ static void refuse(struct relay *r)
     if (p.no == 0)
         outrider__fail(
             &err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-            "exactly_once: the database says that transaction %llu of pipeline '%s' was the last, "
-            "but %s knows of none (as %s): its progress was removed, this is another cluster, or "
-            "the database is a copy; see what was published last, then: UPDATE outrider_intent SET "
-            "no = 0, body = NULL WHERE pipeline = '%s'",
-            ours, name, r->sink->description, r->source->identity, name);
-    else if (p.no < s.no)
-        outrider__fail(
-            &err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-            "exactly_once: the database says that transaction %llu of pipeline '%s' was the last, "
-            "but for %s it is %llu: events of the sink were lost; see what was published last, "
-            "then: UPDATE outrider_intent SET no = %llu, stamp = %llu, body = NULL WHERE pipeline = "
-            "'%s'",
-            ours, name, r->sink->description, theirs, theirs, (unsigned long long)p.stamp, name);
+            "exactly_once: the database's last transaction of pipeline '%s' is %llu, but the sink "
+            "knows of none as %.60s: its progress was removed, this is another cluster, or the "
+            "database is a copy; see what was published, then go on with: UPDATE outrider_intent "
+            "SET no = 0, body = NULL WHERE pipeline = '%s'",
+            name, ours, r->source->identity, name);
     else
         outrider__fail(
             &err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-            "exactly_once: transaction %llu of pipeline '%s' is the last one for %s, but the "
-            "database knows up to %llu: it was restored, or a copy of it has published (as %s); "
-            "see what is published already, then: UPDATE outrider_intent SET no = %llu, stamp = "
-            "%llu, body = NULL WHERE pipeline = '%s'",
-            theirs, name, r->sink->description, ours, r->source->identity, theirs,
-            (unsigned long long)p.stamp, name);
+            "exactly_once: the sink's last transaction of pipeline '%s' is %llu, the database's is "
+            "%llu: %s; see what was published, then go on with: UPDATE outrider_intent SET no = "
+            "%llu, stamp = %llu, body = NULL WHERE pipeline = '%s'",
+            name, theirs, ours,
+            p.no < s.no ? "the sink has lost some"
+                        : "the database was restored, or a copy of it has published",
+            theirs, (unsigned long long)p.stamp, name);
     relay_fail(r, &err);
 }
 

@@ -37,7 +37,7 @@ static const struct {
                                                        UNTRIED) X(UNKNOWN_PRODUCER_ID, UNTRIED)
                                             X(INVALID_PRODUCER_EPOCH,
                                               UNTRIED) X(PRODUCER_FENCED,
-                                                         UNTRIED) X(_FENCED, UNTRIED)
+                                                         UNTRIED) X(_FENCED, UNTRIED) X(_STATE, UNTRIED)
                                                 X(_AUTHENTICATION,
                                                   STOP) X(SASL_AUTHENTICATION_FAILED, STOP)
                                                     X(UNSUPPORTED_SASL_MECHANISM,
