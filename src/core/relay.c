@@ -189,8 +189,7 @@ static int64_t wake_of_source(const struct relay *r)
                                                                        : r->source_retry_us;
     int64_t at = r->source->wake_us;
     int64_t begin_us = r->started_us + r->config.source.initial_delay_us;
-    if (!r->source->active || r->stopping || r->failed ||
-        (relay_is_exact(r) && !r->exact.is_ready))
+    if (!r->source->active || r->stopping || r->failed || (relay_is_exact(r) && !r->exact.is_ready))
         return at;
     if (r->now.mono_us < begin_us)
         return earlier(at, begin_us);

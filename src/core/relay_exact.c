@@ -54,8 +54,8 @@ static bool is_held_up(const struct relay *r, const struct event *e)
     const struct lane *l = e->lane;
     if (l->blocked_in == r->exact.plan_no)
         return true;
-    return !e->is_parked && (e->is_blocked || l->n_unsettled_parks > 0 ||
-                             e->batch->fetch_no < l->parked_until);
+    return !e->is_parked &&
+           (e->is_blocked || l->n_unsettled_parks > 0 || e->batch->fetch_no < l->parked_until);
 }
 
 static bool blocks(const struct relay *r, enum outcome outcome)
@@ -66,8 +66,8 @@ static bool blocks(const struct relay *r, enum outcome outcome)
 
 static enum outcome plan_death(struct relay *r, struct event *e, bool *ret_sends)
 {
-    *ret_sends = e->verdict != VERDICT_UNTOLD &&
-                 (e->is_dead_letter || outrider__relay_dead_letter(r, e));
+    *ret_sends =
+        e->verdict != VERDICT_UNTOLD && (e->is_dead_letter || outrider__relay_dead_letter(r, e));
     return OUTCOME_DEAD;
 }
 
@@ -179,7 +179,8 @@ static bool idle(struct relay *r)
         x->next.no = x->saved.no + 1;
         return begin(r);
     }
-    bool is_due = is_ending || r->config.once || r->now.mono_us >= x->committed_us + SETTLE_AFTER_US;
+    bool is_due =
+        is_ending || r->config.once || r->now.mono_us >= x->committed_us + SETTLE_AFTER_US;
     return x->committed != NULL && is_due && !x->op_busy && start_intent(r, NULL);
 }
 

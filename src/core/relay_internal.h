@@ -38,18 +38,18 @@ enum exact_state {
 /* What must stay true stands in relay_exact.c. */
 struct exact {
     enum exact_state state;
-    bool is_ready;           /* what was found at the start is settled or dropped */
-    struct commit_mark saved;   /* the intent that was saved last */
-    bool has_intent;         /* it is in the database still */
-    struct commit_mark next;    /* the transaction under way */
-    struct batch *batch;     /* its events; NULL: there is none */
-    struct batch *committed; /* the batch whose intent waits to be settled; or NULL */
-    size_t n_offered;        /* the sink took what there was to send before this event */
-    size_t n_left;           /* events to send that are not in the transaction yet */
-    bool is_broken;          /* something failed */
-    bool batch_holds;        /* it has events that wait, or make others wait; */
-    bool committed_holds;    /* so has that one */
-    bool was_parked;         /* the last one held parked rows: new events are next */
+    bool is_ready;            /* what was found at the start is settled or dropped */
+    struct commit_mark saved; /* the intent that was saved last */
+    bool has_intent;          /* it is in the database still */
+    struct commit_mark next;  /* the transaction under way */
+    struct batch *batch;      /* its events; NULL: there is none */
+    struct batch *committed;  /* the batch whose intent waits to be settled; or NULL */
+    size_t n_offered;         /* the sink took what there was to send before this event */
+    size_t n_left;            /* events to send that are not in the transaction yet */
+    bool is_broken;           /* something failed */
+    bool batch_holds;         /* it has events that wait, or make others wait; */
+    bool committed_holds;     /* so has that one */
+    bool was_parked;          /* the last one held parked rows: new events are next */
     uint64_t plan_no;
     int64_t committed_us; /* monotonic: since when `committed` waits */
     struct source_op op;

@@ -70,13 +70,13 @@ enum source_op_kind {
 
 struct source_op {
     enum source_op_kind kind;
-    struct batch *batch;    /* FETCH, FETCH_PARKED, SETTLE; INTENT: to be settled, or NULL */
-    struct batch *intent;   /* INTENT: to be saved, or NULL */
+    struct batch *batch;         /* FETCH, FETCH_PARKED, SETTLE; INTENT: to be settled, or NULL */
+    struct batch *intent;        /* INTENT: to be saved, or NULL */
     struct commit_mark progress; /* INTENT, RECALL */
-    int64_t now_wall_us;    /* the engine's clock: all but MARK and FETCH */
-    uint64_t removed;       /* CLEANUP: rows removed */
-    bool more;              /* CLEANUP: there is more to remove right away */
-    struct source_op *next; /* the source's own queue */
+    int64_t now_wall_us;         /* the engine's clock: all but MARK and FETCH */
+    uint64_t removed;            /* CLEANUP: rows removed */
+    bool more;                   /* CLEANUP: there is more to remove right away */
+    struct source_op *next;      /* the source's own queue */
 };
 
 struct source {

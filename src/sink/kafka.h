@@ -130,7 +130,7 @@ struct kafka_topic {
     uint64_t hash;
     char *name;
     bool is_careful;
-    bool is_denied; /* exactly once: it failed the last transaction */
+    bool is_denied;                /* exactly once: it failed the last transaction */
     struct kafka_session *session; /* whose rkt it is, or NULL */
     rd_kafka_topic_t *rkt;
     size_t n, n_out;           /* records; of them, in a producer */

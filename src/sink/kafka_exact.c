@@ -277,11 +277,10 @@ void outrider__kafka_exact_commit(struct sink *s, struct commit_mark progress, s
     k->now = now;
     (void)FAILPOINT("kafka.before_progress");
     x->next = progress;
-    x->refused = rd_kafka_producev(x->rk, RD_KAFKA_V_TOPIC(k->config->sink.progress_topic),
-                                   RD_KAFKA_V_PARTITION(0), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                                   RD_KAFKA_V_KEY(x->key, strlen(x->key)),
-                                   RD_KAFKA_V_VALUE(value, (size_t)n), RD_KAFKA_V_OPAQUE(NULL),
-                                   RD_KAFKA_V_END);
+    x->refused = rd_kafka_producev(
+        x->rk, RD_KAFKA_V_TOPIC(k->config->sink.progress_topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(x->key, strlen(x->key)),
+        RD_KAFKA_V_VALUE(value, (size_t)n), RD_KAFKA_V_OPAQUE(NULL), RD_KAFKA_V_END);
     s->is_busy = true;
     if (x->refused == RD_KAFKA_RESP_ERR_NO_ERROR)
         start_job(k, JOB_COMMIT);
@@ -328,8 +327,9 @@ static void check_trouble(struct kafka_sink *k)
     }
     pthread_mutex_lock(&x->mutex);
     const char *why = x->trouble[0] != '\0' ? x->trouble : k->fast.last_error;
-    (void)snprintf(k->base.trouble, sizeof k->base.trouble, "Kafka at %.80s does not answer%s%.100s",
-                   x->servers, why[0] != '\0' ? ": " : "", why);
+    (void)snprintf(k->base.trouble, sizeof k->base.trouble,
+                   "Kafka at %.80s does not answer%s%.100s", x->servers, why[0] != '\0' ? ": " : "",
+                   why);
     pthread_mutex_unlock(&x->mutex);
 }
 

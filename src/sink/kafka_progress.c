@@ -102,12 +102,11 @@ static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outride
 static int judge_policy(const rd_kafka_event_t *event, const char *name, struct outrider_error *err)
 {
     size_t n = 0, m = 0;
-    const rd_kafka_DescribeConfigs_result_t *result = rd_kafka_event_DescribeConfigs_result(
-        (rd_kafka_event_t *)event);
+    const rd_kafka_DescribeConfigs_result_t *result =
+        rd_kafka_event_DescribeConfigs_result((rd_kafka_event_t *)event);
     const rd_kafka_ConfigResource_t **r = rd_kafka_DescribeConfigs_result_resources(result, &n);
     /* Who may not look may write all the same. */
-    const rd_kafka_ConfigEntry_t **all =
-        n > 0 ? rd_kafka_ConfigResource_configs(r[0], &m) : NULL;
+    const rd_kafka_ConfigEntry_t **all = n > 0 ? rd_kafka_ConfigResource_configs(r[0], &m) : NULL;
     for (size_t i = 0; i < m; i++) {
         const char *value = rd_kafka_ConfigEntry_value(all[i]);
         if (strcmp(rd_kafka_ConfigEntry_name(all[i]), "cleanup.policy") == 0 && value != NULL &&
@@ -207,10 +206,11 @@ static int take(const struct kafka_exact *x, const rd_kafka_message_t *m, struct
     if (m->key_len != strlen(x->key) || memcmp(m->key, x->key, m->key_len) != 0)
         return 0;
     if (parse(m->payload, m->len, found) < 0)
-        return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-                              "exactly_once: the record of '%.200s' at offset %lld of topic '%.100s' "
-                              "is none of ours; see who wrote it",
-                              x->key, (long long)m->offset, x->config->sink.progress_topic);
+        return outrider__fail(
+            err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+            "exactly_once: the record of '%.200s' at offset %lld of topic '%.100s' "
+            "is none of ours; see who wrote it",
+            x->key, (long long)m->offset, x->config->sink.progress_topic);
     return 0;
 }
 

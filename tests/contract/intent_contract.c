@@ -268,10 +268,9 @@ static void an_intent_is_not_passed_over_without_exactly_once_13(void **state)
     assert_int_equal(err.disposition, OUTRIDER_STOP);
 }
 
-#define ROW(test)                                              \
-    {                                                          \
-        .name = #test, .test_func = (test), .setup_func = set_up, \
-        .teardown_func = tear_down                             \
+#define ROW(test)                                                                            \
+    {                                                                                        \
+        .name = #test, .test_func = (test), .setup_func = set_up, .teardown_func = tear_down \
     }
 
 int intent_contract_run(const char *name, const struct source_fixture *f)

@@ -274,7 +274,9 @@ void world_recall(struct world *w, struct commit_mark progress)
     bool applies = intent.exists && progress_is(progress, w->db.saved);
     bool drops = intent.exists && progress.no + 1 == w->db.saved.no;
     world_trace(w, "recall   %llu: %s", (unsigned long long)w->db.saved.no,
-                applies ? "applied" : drops ? "dropped" : "left alone");
+                applies ? "applied"
+                : drops ? "dropped"
+                        : "left alone");
     if (!applies && !drops)
         return;
     w->db.intent.exists = false;
@@ -293,7 +295,8 @@ void world_decide(struct world *w, bool commits)
     if (!t->exists)
         return;
     t->exists = false;
-    world_trace(w, "%s %llu", commits ? "commit  " : "abort   ", (unsigned long long)t->progress.no);
+    world_trace(w, "%s %llu", commits ? "commit  " : "abort   ",
+                (unsigned long long)t->progress.no);
     if (!commits)
         return;
     for (size_t i = 0; i < t->n; i++)

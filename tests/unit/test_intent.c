@@ -15,7 +15,7 @@ static int set_up(void **state)
 {
     (void)state;
     static const enum outcome outcomes[N] = {
-        OUTCOME_DELIVERED, OUTCOME_DELIVERED, OUTCOME_PARKED,  OUTCOME_QUEUED, OUTCOME_SKIPPED,
+        OUTCOME_DELIVERED, OUTCOME_DELIVERED, OUTCOME_PARKED,  OUTCOME_QUEUED,   OUTCOME_SKIPPED,
         OUTCOME_DELIVERED, OUTCOME_DEAD,      OUTCOME_EXPIRED, OUTCOME_DELIVERED};
     assert_int_equal(outrider__batch_init(&batch, N, 1 << 20, NULL), 0);
     for (int i = 0; i < N; i++) {

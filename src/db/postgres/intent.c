@@ -15,12 +15,14 @@
 static const char *const templates[INTENT_STATEMENTS] = {
     [INTENT_EXISTS] = "SELECT to_regclass($1) IS NOT NULL",
     [INTENT_MAKE] =
-        "CREATE TABLE IF NOT EXISTS $I (pipeline text NOT NULL PRIMARY KEY, identity text NOT NULL, "
+        "CREATE TABLE IF NOT EXISTS $I (pipeline text NOT NULL PRIMARY KEY, identity text NOT "
+        "NULL, "
         "epoch bigint NOT NULL DEFAULT 0, no bigint NOT NULL DEFAULT 0, stamp bigint NOT NULL "
         "DEFAULT 0, body bytea) WITH (fillfactor = 10)",
-    [INTENT_TAKE] = "INSERT INTO $I AS i (pipeline, identity) VALUES ($1, $2) ON CONFLICT (pipeline) "
-                    "DO UPDATE SET epoch = i.epoch + 1, identity = $2 RETURNING epoch, no, stamp, "
-                    "body IS NOT NULL",
+    [INTENT_TAKE] =
+        "INSERT INTO $I AS i (pipeline, identity) VALUES ($1, $2) ON CONFLICT (pipeline) "
+        "DO UPDATE SET epoch = i.epoch + 1, identity = $2 RETURNING epoch, no, stamp, "
+        "body IS NOT NULL",
     [INTENT_PENDING] = "SELECT EXISTS (SELECT FROM $I WHERE pipeline = $1 AND body IS NOT NULL)",
     [INTENT_SAVE] = "WITH u AS (UPDATE $I SET no = $3, stamp = $4, body = $5 WHERE pipeline = $1 "
                     "AND epoch = $2 RETURNING 1) SELECT 1 / (SELECT count(*) FROM u)",
@@ -108,7 +110,7 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     (void)err;
     s->intent.epoch = outrider__pg_get_int(r, 0, 0, 0);
     s->base.saved = (struct commit_mark){.no = (uint64_t)outrider__pg_get_int(r, 0, 1, 0),
-                                      .stamp = (uint64_t)outrider__pg_get_int(r, 0, 2, 0)};
+                                         .stamp = (uint64_t)outrider__pg_get_int(r, 0, 2, 0)};
     s->base.has_intent = outrider__pg_get_bool(r, 0, 3);
     taken(s);
     return 0;
@@ -233,7 +235,8 @@ static int on_body(void *ctx, PGresult **results, int n, struct outrider_error *
     if (PQntuples(results[0]) != 1)
         return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
                               "another relay took over pipeline '%s'", s->config->name);
-    if (outrider__intent_read(outrider__pg_get_bytes(results[0], 0, 0), &x->recalled, &own, err) < 0)
+    if (outrider__intent_read(outrider__pg_get_bytes(results[0], 0, 0), &x->recalled, &own, err) <
+        0)
         return -1;
     x->has_recalled = true;
     if (s->layout->own_read(s, &x->recalled, own, err) < 0)
@@ -272,8 +275,8 @@ void outrider__pg_intent_done(struct pg_source *s, const struct pg_op *op)
 {
     const struct source_op *o = op->op;
     struct source *base = &s->base;
-    bool fits = base->has_intent && (progress_is(o->progress, base->saved) ||
-                                     o->progress.no + 1 == base->saved.no);
+    bool fits = base->has_intent &&
+                (progress_is(o->progress, base->saved) || o->progress.no + 1 == base->saved.no);
     if (o->kind == SOURCE_INTENT) {
         base->has_intent = o->intent != NULL;
         if (o->intent != NULL)

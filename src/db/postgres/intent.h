@@ -52,7 +52,8 @@ void outrider__pg_intent_release(struct pg_source *s);
 /* Starts INTENT and RECALL. */
 int outrider__pg_intent_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 /* Adds to the open request what the operation changes in the row; for SETTLE nothing. */
-int outrider__pg_intent_add(struct pg_source *s, const struct pg_op *op, struct outrider_error *err);
+int outrider__pg_intent_add(struct pg_source *s, const struct pg_op *op,
+                            struct outrider_error *err);
 /* The operation is complete. */
 void outrider__pg_intent_done(struct pg_source *s, const struct pg_op *op);
 

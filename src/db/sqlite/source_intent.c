@@ -51,7 +51,7 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
     base->has_intent = false;
     if (sqlite3_step(st) == SQLITE_ROW) {
         base->saved = (struct commit_mark){.no = (uint64_t)sqlite3_column_int64(st, 1),
-                                        .stamp = (uint64_t)sqlite3_column_int64(st, 2)};
+                                           .stamp = (uint64_t)sqlite3_column_int64(st, 2)};
         base->has_intent = sqlite3_column_int(st, 3) != 0;
         (void)snprintf(base->identity, sizeof base->identity, "sqlite:%s/%s",
                        (const char *)sqlite3_column_text(st, 0), s->config->name);
@@ -162,8 +162,7 @@ static enum step read_body(struct sqlite_source *s, struct batch *ret_batch,
     if (rc != SQLITE_ROW)
         return outrider__sqlite_stumble(s, rc, "cannot read the intent", err);
     const char *data = sqlite3_column_blob(st, 0);
-    struct bytes body =
-        bytes_of(data != NULL ? data : "", (size_t)sqlite3_column_bytes(st, 0));
+    struct bytes body = bytes_of(data != NULL ? data : "", (size_t)sqlite3_column_bytes(st, 0));
     int r = outrider__intent_read(body, ret_batch, &own, err);
     (void)sqlite3_reset(st);
     return r < 0 ? STEP_FAILED : STEP_DONE;
