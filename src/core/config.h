@@ -119,6 +119,7 @@ struct pipeline_config {
         struct string_map kafka;         /* properties of librdkafka */
         struct string_map create_topics; /* kafka: partitions, replication; empty: not asked for */
         bool empty_is_tombstone;         /* kafka: an empty payload is published as null */
+        const char *progress_topic;      /* kafka: where exactly_once keeps its numbers */
     } sink;
 
     struct {
@@ -168,6 +169,7 @@ struct pipeline_config {
     } cleanup;
 
     bool ordered;
+    bool exactly_once;
     int64_t shutdown_timeout_us;
 
     /* Not options: how the pipeline is run. */

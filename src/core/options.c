@@ -104,6 +104,8 @@ static const struct option table[] = {
     {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
      .text = "kafka: topics that are missing are made, with so many partitions and replicas; {auto: true} leaves it to the broker "
              "(auto.create.topics.enable); empty: they are not made."},
+    {"sink.progress_topic", OPTION_STRING, AT(sink.progress_topic), .initial = "outrider.progress",
+     .text = "kafka: the compacted topic in which exactly_once keeps the number of each pipeline's last transaction; made where it is missing."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
      .text = "kafka: whether an empty payload is published as a tombstone (null), as a missing one always is."},
 
@@ -183,6 +185,9 @@ static const struct option table[] = {
 
     {"ordered", OPTION_BOOL, AT(ordered), .initial = "true",
      .text = "Whether events with the same key are delivered in order."},
+    {"exactly_once", OPTION_BOOL, AT(exactly_once), .initial = "false",
+     .text = "Whether events are published in transactions, so that a reader of committed ones sees each of them once, whatever is killed "
+             "when; for sinks that have transactions (kafka)."},
     {"shutdown_timeout", OPTION_DURATION, AT(shutdown_timeout_us), .initial = "10s", .max = HOUR,
      .reloadable = true, .text = "How long a stop may wait for what is in flight."},
 };

@@ -7,6 +7,7 @@ loud line; with CI=true it fails instead.
 """
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -303,7 +304,9 @@ def _parse(data):
         at += max(klen, 0)
         payload = None if slen < 0 else data[at:at + slen]
         at += max(slen, 0)
-        headers = dict(h.split("=", 1) for h in meta[5].split(",") if h) if len(meta) > 5 else {}
+        # kcat joins them with commas, which a value may hold too.
+        parts = re.split(r",(?=[\w.-]+=)", meta[5]) if len(meta) > 5 and meta[5] else []
+        headers = dict(h.split("=", 1) for h in parts)
         messages.append({"partition": partition, "offset": offset, "timestamp": timestamp,
                          "key": key, "payload": payload, "headers": headers})
     return messages

@@ -284,6 +284,8 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_FETCH_PARKED:
         return outrider__pg_cursor_fetch_parked(s, &cdc_of(s)->parked, op, err);
     case SOURCE_SETTLE:
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
         return cleanup(s, op, err);
@@ -425,4 +427,7 @@ const struct pg_layout outrider__pg_layout_cdc = {
     .prepare = cdc_prepare,
     .fds = cdc_fds,
     .close = cdc_close,
+    .intent_flags = INTENT_VALUES,
+    .own_write = outrider__cdc_own_write,
+    .own_read = outrider__cdc_own_read,
 };

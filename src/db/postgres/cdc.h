@@ -264,5 +264,10 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
 /* Which transactions are settled: notes what the pulse saw, saves it when it holds. */
 int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
                                struct outrider_error *err);
+/* Exactly once: see struct pg_layout. */
+int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                            struct outrider_error *err);
+int outrider__cdc_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                           struct outrider_error *err);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/failpoint.h"
 #include "cdc.h"
@@ -60,7 +61,7 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
     c->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
     if (op->step > 0)
         s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
-    if (is_of_stream(op->op->batch))
+    if (is_of_stream(op->op->batch) && op->op->kind != SOURCE_RECALL)
         outrider__cdc_stream_settled(c, (int64_t)outrider__pg_tally(op->op->batch).n);
     pg_op_done(op);
     return 0;
@@ -79,7 +80,7 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
     if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
-        add_save(s, op->op, &t, err) < 0)
+        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
         return -1;
     op->step = outrider__pg_parked_settle(&c->parked, &s->conn, b->events, t.n, b->is_parked,
                                           op->op->now_wall_us, err);
@@ -94,6 +95,63 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
         (op->step > 0 && outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0))
         return -1;
     return outrider__pg_request_end(&s->conn, err);
+}
+
+static bool is_polling(const struct pg_source *s)
+{
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
+    return c->phase == CDC_POLLING || (c->phase == CDC_STOPPING && s->layout_data != NULL);
+}
+
+/* "stream LSN NUMBER" or "sweep SEQ"; while polling what the log writes. */
+int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                            struct outrider_error *err)
+{
+    if (is_polling(s))
+        return outrider__pg_layout_log.own_write(s, b, out, err);
+    if (is_of_stream(b)) {
+        const struct cdc_point *p = (const struct cdc_point *)b->source_data + (b->n - 1);
+        outrider__strbuf_appendf(out, "stream %llu %lld", (unsigned long long)p->commit_lsn,
+                                 (long long)p->number);
+    } else if (!b->is_parked) {
+        outrider__strbuf_appendf(out, "sweep %lld", (long long)b->position);
+    }
+    return out->failed ? outrider__fail_nomem(err) : 0;
+}
+
+static int stream_read(struct batch *b, const char *text, struct outrider_error *err)
+{
+    struct cdc_point *points = outrider__arena_alloc(&b->arena, b->n * sizeof *points);
+    char *end;
+    if (points == NULL)
+        return outrider__fail_nomem(err);
+    memset(points, 0, b->n * sizeof *points);
+    points[b->n - 1].commit_lsn = strtoull(text, &end, 10);
+    points[b->n - 1].number = strtoll(end, NULL, 10);
+    b->source_data = points;
+    return 0;
+}
+
+int outrider__cdc_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                           struct outrider_error *err)
+{
+    static const char stream[] = "stream ", sweep[] = "sweep ";
+    const char *text = own.len > 0 ? own.data : "";
+    bool is_stream = strncmp(text, stream, sizeof stream - 1) == 0;
+    bool is_sweep = strncmp(text, sweep, sizeof sweep - 1) == 0;
+    if (b->is_parked || b->n == 0)
+        return 0;
+    if (is_polling(s) && !is_stream && !is_sweep)
+        return outrider__pg_layout_log.own_read(s, b, own, err);
+    if (is_stream && !is_polling(s))
+        return stream_read(b, text + sizeof stream - 1, err);
+    if (is_sweep && !is_polling(s)) {
+        b->position = strtoll(text + sizeof sweep - 1, NULL, 10);
+        return 0;
+    }
+    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                          "the intent in outrider_intent is of another mode than outrider_cursor "
+                          "says: one of them was changed");
 }
 
 static int on_noted(void *ctx, PGresult **results, int n, struct outrider_error *err)
