@@ -16,7 +16,8 @@
 
 static int stopped(struct outrider_error *err)
 {
-    return outrider__fail(err, OUTRIDER_CANCELLED, OUTRIDER_RETRY, "the sink is being closed");
+    (void)outrider__fail(err, OUTRIDER_CANCELLED, OUTRIDER_RETRY, "the sink is being closed");
+    return -1;
 }
 
 /* "{"no":17,"stamp":"4711"}" */
@@ -59,7 +60,8 @@ static int wait_for(struct kafka_exact *x, rd_kafka_queue_t *queue, const char *
         if (outrider__kafka_exact_is_closing(x))
             return stopped(err);
     }
-    return outrider__kafka_exact_fail(x, RD_KAFKA_RESP_ERR__TIMED_OUT, what, "no answer", err);
+    (void)outrider__kafka_exact_fail(x, RD_KAFKA_RESP_ERR__TIMED_OUT, what, "no answer", err);
+    return -1;
 }
 
 static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outrider_error *err)
@@ -74,7 +76,7 @@ static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outride
         (void)rd_kafka_NewTopic_set_config(topic, topic_config[i].name, topic_config[i].value);
     rd_kafka_CreateTopics(x->rk, &topic, 1, NULL, queue);
     rd_kafka_NewTopic_destroy(topic);
-    rd_kafka_event_t *event;
+    rd_kafka_event_t *event = NULL;
     if (wait_for(x, queue, "create the topic for progress", &event, err) < 0)
         return -1;
     rd_kafka_resp_err_t code = rd_kafka_event_error(event);
@@ -125,7 +127,7 @@ static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct o
     const char *name = x->config->sink.progress_topic;
     rd_kafka_ConfigResource_t *resource =
         rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name);
-    rd_kafka_event_t *event;
+    rd_kafka_event_t *event = NULL;
     rd_kafka_DescribeConfigs(x->rk, &resource, 1, NULL, queue);
     rd_kafka_ConfigResource_destroy(resource);
     if (wait_for(x, queue, "look at the topic for progress", &event, err) < 0)
