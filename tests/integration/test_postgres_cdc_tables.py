@@ -96,9 +96,9 @@ class WithoutMark(TablesTest):
         slow.begin()
         slow.execute("INSERT INTO events (aggregatetype, aggregateid, type, payload) "
                      "VALUES ('order', 's', 'changed', '{\"n\": \"slow\"}')")
-        relay = self.relay()
+        relay = self.relay(wait=False)
         pid = slow.value("SELECT pg_backend_pid()")
-        self.wait_log(relay, rf"while the server waits.*server process {pid}")
+        self.wait_log(relay, rf"nothing is delivered while the server waits.*server process {pid}")
         self.write("meanwhile")
         slow.commit()
         self.wait_label("slow", "meanwhile", relay=relay)
@@ -123,6 +123,28 @@ class WithoutMark(TablesTest):
     def test_mark_is_refused_where_nothing_can_be_marked(self):
         done = self.once(*sets("after_publish=mark"), code=1)
         self.assertRegex(done.err, "after_publish: mark: public.events has no column.*use delete or none")
+
+
+class NotYetVisible(TablesTest):
+    """A commit that waits for a standby is in the stream before anybody sees its rows."""
+    settings = {**CdcTest.settings, "synchronous_standby_names": "nobody", "synchronous_commit": "local"}
+
+    def test_a_row_is_removed_although_it_is_delivered_before_it_is_visible(self):
+        relay = self.relay(*sets("after_publish=delete"))
+        self.wait_streaming(relay)
+        writer = self.session()
+        writer.execute("SET synchronous_commit = on")
+        writer.start("INSERT INTO events (aggregatetype, aggregateid, type, payload) "
+                     "VALUES ('order', 'k', 'changed', '{\"n\": \"early\"}')")
+        self.wait_label("early", relay=relay)
+        self.assertEqual(self.owner("SELECT count(*) FROM events"), [("0",)], "nobody sees it yet")
+        self.owner("ALTER SYSTEM SET synchronous_standby_names = ''")
+        self.owner("SELECT pg_reload_conf()")
+        writer.wait()
+        wait_until(lambda: int(self.cursor("delivered_total")) == 1, "the event to be settled")
+        self.assertEqual(self.owner("SELECT count(*) FROM events"), [("0",)])
+        self.stop_relay(relay)
+        self.assertEqual(self.delivered_labels(), ["early"])
 
 
 class Several(TablesTest):

@@ -91,14 +91,10 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
     c->pulse_us = s->now.mono_us + PULSE_US;
     bool is_moving = c->tables.is_mapped && strcmp(c->mode, "cdc") != 0;
-    c->phase = is_moving && c->making != MAKER_DONE ? CDC_POLLING
-               : is_moving || c->sweep.n > 0        ? CDC_SWEEPING
-                                                    : CDC_STREAM;
+    c->phase = is_moving || c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
     outrider__pg_source_activate(s);
     s->base.ready = c->phase == CDC_SWEEPING;
     wake_now(s);
-    if (c->phase == CDC_POLLING)
-        return 0;
     struct pg_op *op = c->mark_op;
     c->mark_op = NULL;
     return op != NULL ? mark(s, op, err) : 0;
@@ -372,7 +368,11 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
 
 static int cdc_prepare(struct pg_source *s, struct outrider_error *err)
 {
-    return cdc_of(s)->phase == CDC_LEFT ? outrider__cdc_left_tick(s, err) : 0;
+    struct cdc_source *c = cdc_of(s);
+    if (c->phase == CDC_LEFT)
+        return outrider__cdc_left_tick(s, err);
+    bool is_waiting = c->phase == CDC_POLLING || c->phase == CDC_STOPPING;
+    return is_waiting && c->poller == NULL ? outrider__cdc_waiting_tick(s, err) : 0;
 }
 
 static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
