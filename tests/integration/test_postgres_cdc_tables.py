@@ -222,6 +222,32 @@ class WithMark(CdcTest):
         wait_until(lambda: self.unpublished() == [], "every row to be marked")
         self.stop_relay(relay)
 
+    def test_clean_up_removes_what_is_marked(self):
+        relay = self.relay(*sets("after_publish=mark", "cleanup.retention=1ms", "cleanup.every=50ms"))
+        self.wait_streaming(relay)
+        self.commit_event("a")
+        self.wait_label("a", relay=relay)
+        wait_until(lambda: self.owner("SELECT count(*) FROM outbox") == [("0",)], "the row to be removed")
+        self.stop_relay(relay)
+
+    def test_polling_is_refused_until_the_slot_is_dropped_and_then_takes_what_is_not_marked(self):
+        self.commit_event("a")
+        self.once(*sets("after_publish=mark"))
+        self.commit_event("b")
+        refused = self.once(mode="poll", code=1)
+        self.assertRegex(refused.err, "is in mode cdc; start it with --mode cdc.*slot drop.*resync")
+        self.run_outrider("slot", "drop", "--db", self.url, "--name", self.name)
+        report = self.run_outrider("resync", "--db", self.url, "--name", self.name)
+        self.assertRegex(report.out, "every row that is not marked as published is delivered")
+        self.once(mode="poll")
+        self.assertEqual(self.delivered_labels(), ["a", "b"])
+
+    def test_status_shows_the_slot(self):
+        self.commit_event("a")
+        self.once(*sets("after_publish=mark"))
+        row = self.run_outrider("status", "--db", self.url, "--name", self.name, "--json").json()["pipelines"][0]
+        self.assertEqual((row["pending"], row["slot"]["name"], row["slot"]["lost"]), (0, self.slot, False))
+
     def test_failed_and_dead_rows_of_polling_are_taken_along(self):
         self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, status) VALUES "
                    "('order', 'f', 'changed', '{\"n\": \"failed\"}', 'FAILED'), "

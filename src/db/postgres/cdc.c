@@ -253,18 +253,6 @@ static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *e
     }
 }
 
-/* Not of tables that are somebody else's. */
-static int cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    if (!c->tables.is_mapped)
-        return outrider__pg_cleanup_start(s, &c->cleaner, op, err);
-    op->op->removed = 0;
-    op->op->more = false;
-    pg_op_done(op);
-    return 0;
-}
-
 static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     enum cdc_phase phase = cdc_of(s)->phase;
@@ -280,7 +268,9 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_SETTLE:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
-        return cleanup(s, op, err);
+        return cdc_of(s)->tables.is_mapped
+                   ? outrider__cdc_tables_cleanup(s, op, err)
+                   : outrider__pg_cleanup_start(s, &cdc_of(s)->cleaner, op, err);
     }
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
