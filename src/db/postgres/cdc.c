@@ -91,14 +91,10 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
     c->pulse_us = s->now.mono_us + PULSE_US;
     bool is_moving = c->tables.is_mapped && strcmp(c->mode, "cdc") != 0;
-    c->phase = is_moving && c->making != MAKER_DONE ? CDC_POLLING
-               : is_moving || c->sweep.n > 0        ? CDC_SWEEPING
-                                                    : CDC_STREAM;
+    c->phase = is_moving || c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
     outrider__pg_source_activate(s);
     s->base.ready = c->phase == CDC_SWEEPING;
     wake_now(s);
-    if (c->phase == CDC_POLLING)
-        return 0;
     struct pg_op *op = c->mark_op;
     c->mark_op = NULL;
     return op != NULL ? mark(s, op, err) : 0;
@@ -259,18 +255,6 @@ static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *e
     }
 }
 
-/* Not of tables that are somebody else's. */
-static int cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    if (!c->tables.is_mapped)
-        return outrider__pg_cleanup_start(s, &c->cleaner, op, err);
-    op->op->removed = 0;
-    op->op->more = false;
-    pg_op_done(op);
-    return 0;
-}
-
 static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     enum cdc_phase phase = cdc_of(s)->phase;
@@ -288,7 +272,9 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_RECALL:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
-        return cleanup(s, op, err);
+        return cdc_of(s)->tables.is_mapped
+                   ? outrider__cdc_tables_cleanup(s, op, err)
+                   : outrider__pg_cleanup_start(s, &cdc_of(s)->cleaner, op, err);
     }
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
@@ -376,7 +362,11 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
 
 static int cdc_prepare(struct pg_source *s, struct outrider_error *err)
 {
-    return cdc_of(s)->phase == CDC_LEFT ? outrider__cdc_left_tick(s, err) : 0;
+    struct cdc_source *c = cdc_of(s);
+    if (c->phase == CDC_LEFT)
+        return outrider__cdc_left_tick(s, err);
+    bool is_waiting = c->phase == CDC_POLLING || c->phase == CDC_STOPPING;
+    return is_waiting && c->poller == NULL ? outrider__cdc_waiting_tick(s, err) : 0;
 }
 
 static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)

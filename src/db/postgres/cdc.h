@@ -60,6 +60,7 @@ enum cdc_statement {
     CDC_END_READER,
     CDC_END_MAKER,
     CDC_SETTLED, /* transactions, all */
+    CDC_VISIBLE, /* waits until they are */
     CDC_STATEMENTS
 };
 
@@ -93,6 +94,7 @@ struct cdc_commit {
 struct cdc_point {
     uint64_t commit_lsn;
     int64_t number;
+    uint32_t xid;
 };
 
 struct cdc_facts {
@@ -238,6 +240,7 @@ int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *e
 /* Polling, while the slot is made. */
 int outrider__cdc_polling_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err);
+int outrider__cdc_waiting_tick(struct pg_source *s, struct outrider_error *err);
 /* Streaming, while the way back to polling is made. */
 int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err);
 /* The pipeline has left: drops the slot, then hands over to the log layout. */

@@ -50,6 +50,34 @@ static int add_save(struct pg_source *s, const struct source_op *op, const struc
     return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE], a, err);
 }
 
+/* Whether the outbox's rows are looked for: they must be visible then. */
+static bool needs_rows(const struct pg_source *s, const struct batch *b, size_t n)
+{
+    int after = s->config->source.after_publish;
+    if (after == AFTER_PUBLISH_MARK || after == AFTER_PUBLISH_DELETE)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (b->events[i].is_oversize)
+            return true;
+    return false;
+}
+
+static int add_visible(struct pg_source *s, const struct batch *b, size_t n,
+                       struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    const struct cdc_point *points = b->source_data;
+    if (!is_of_stream(b) || !needs_rows(s, b, n))
+        return 0;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_array_begin(&c->args, PG_INT8);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || points[i].xid != points[i - 1].xid)
+            outrider__pg_array_int8(&c->args, points[i].xid);
+    outrider__pg_array_end(&c->args);
+    return outrider__pg_request_add(&s->conn, &c->st[CDC_VISIBLE], &c->args, err);
+}
+
 static int on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
@@ -80,7 +108,8 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
     if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
-        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
+        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0 ||
+        add_visible(s, b, t.n, err) < 0)
         return -1;
     op->step = outrider__pg_parked_settle(&c->parked, &s->conn, b->events, t.n, b->is_parked,
                                           op->op->now_wall_us, err);

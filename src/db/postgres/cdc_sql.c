@@ -115,6 +115,18 @@ static const char *const templates[CDC_STATEMENTS] = {
         "current_user",
     /* While it waits for a transaction it does not notice that its client is gone. */
     [CDC_END_MAKER] = "SELECT pg_terminate_backend($1)",
+    /* A transaction is in the stream as soon as its commit is in the log, and others see its
+     * rows a moment later, or much later where it waits for a standby. */
+    [CDC_VISIBLE] =
+        "WITH RECURSIVE s AS MATERIALIZED (SELECT pg_snapshot_xmin(p)::text::int8 AS low, "
+        "pg_snapshot_xmax(p)::text::int8 AS high FROM pg_current_snapshot() p), x AS MATERIALIZED "
+        "(SELECT f.xid FROM s CROSS JOIN unnest($1::int8[]) AS u(xid) CROSS JOIN LATERAL (SELECT "
+        "(s.high & ~4294967295) + u.xid - CASE WHEN u.xid > (s.high & 4294967295) THEN 4294967296 "
+        "ELSE 0 END AS xid) f WHERE f.xid >= s.low), w(n, is_over) AS (SELECT 0, NOT EXISTS "
+        "(SELECT FROM x WHERE pg_xact_status(x.xid::text::xid8) = 'in progress') UNION ALL SELECT "
+        "w.n + 1, NOT EXISTS (SELECT FROM x WHERE pg_xact_status(x.xid::text::xid8) = 'in "
+        "progress' AND pg_sleep(0.0005 + 0 * w.n) IS NOT NULL) FROM w WHERE NOT w.is_over) SELECT "
+        "max(n) FROM w",
     [CDC_SETTLED] = "UPDATE $K SET settled_xid = $4 WHERE pipeline = $1 AND outbox = $2 AND epoch "
                     "= $3 RETURNING ctid",
 };
@@ -140,6 +152,7 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_END_READER] = "cannot end the slot's last reader",
     [CDC_END_MAKER] = "cannot end the making of a slot",
     [CDC_SETTLED] = "cannot save the cursor",
+    [CDC_VISIBLE] = "cannot wait for a commit",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)

@@ -229,7 +229,7 @@ static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err
             b->n--; /* cdc.h (7) */
             continue;
         }
-        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number};
+        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number, c->decoder.xid};
         c->n_fetched++;
     }
     b->source_data = points;
