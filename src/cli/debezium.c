@@ -483,15 +483,9 @@ static int refuse(struct debezium *d, struct outrider_error *err)
 static int set_exactly_once(struct debezium *d, struct outrider_error *err)
 {
     const char *wish = outrider__debezium_get(d, "exactly.once.support");
-    const struct option *o = outrider__option_find(BYTES_LIT("exactly_once"));
     if (wish == NULL || strcmp(wish, "required") != 0)
         return 0;
-    if (o == NULL)
-        return outrider__fail(
-            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-            "exactly.once.support: 'required' cannot be had: events are delivered "
-            "at least once");
-    return outrider__debezium_set(d, o->name, "true", err);
+    return outrider__debezium_set(d, "exactly_once", "true", err);
 }
 
 static void warn_of_the_rest(struct debezium *d)

@@ -245,9 +245,10 @@ class Cluster:
             raise AssertionError("cannot create topic %s: error %d" % (name, error))
         harness.wait_until(lambda: self.partitions(name) == partitions, "topic " + name)
 
-    def allow(self, principal, operation, resource, name):
+    def allow(self, principal, operation, resource, name, is_prefix=False):
         """An ACL (CreateAcls 1), by numbers of the protocol: see OPERATIONS, RESOURCES."""
-        body = struct.pack(">ib", 1, RESOURCES[resource]) + _string(name) + b"\x03"
+        body = struct.pack(">ib", 1, RESOURCES[resource]) + _string(name) + (
+            b"\x04" if is_prefix else b"\x03")
         body += _string(principal) + _string("*") + struct.pack(">bb", OPERATIONS[operation], 3)
         (error,) = struct.unpack_from(">h", self._request(30, 1, body), 8)
         if error != 0:

@@ -120,6 +120,8 @@ static const struct {
      "source.url", "postgresql://a%40b:***@db:5433/shop?sslmode=require"},
     {",\"table.include.list\":\"public\\\\.a, other.b\"", "source.tables", "[public.a, other.b]"},
     {",\"publication.name\":\"dbz_publication\"", "source.publication", "dbz_publication"},
+    {",\"exactly.once.support\":\"required\"", "exactly_once", "true"},
+    {",\"exactly.once.support\":\"requested\"", "exactly_once", "false"},
     {",\"max.batch.size\":\"4096\"", "source.batch", "4096"},
     {",\"producer.override.compression.type\":\"lz4\"", "sink.kafka", "{compression.type: lz4}"},
     {",\"topic.creation.default.partitions\":6,\"topic.creation.default.replication.factor\":-1",
