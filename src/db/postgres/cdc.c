@@ -232,7 +232,7 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
     s->cdc = c;
     outrider__pg_args_init(&c->args);
     outrider__cdc_slot_name(s->config->name, c->slot);
-    c->noted_settled = -1;
+    c->settled.saved_n_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
     return outrider__cdc_tables_begin(s, on_tables, err);
 }
