@@ -395,8 +395,7 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     r->mark_busy = r->cleanup_busy = r->fetch_busy = false;
     r->mark_started = false;
     r->once_parked_done = false;
-    /* One that fails as soon as it is active was never there. */
-    if (r->was_active && r->source_failures == 0)
+    if (r->was_active)
         r->inactive_since_us = r->now.mono_us;
     r->was_active = r->is_connected_noted = false;
     if (why == NULL)

@@ -81,6 +81,16 @@ static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *er
     return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_mark, op, err);
 }
 
+/* A pipeline whose stream does not come up is not active: see cdc_prepare(). */
+static int activate(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct pg_op *op = c->mark_op;
+    outrider__pg_source_activate(s);
+    c->mark_op = NULL;
+    return op != NULL ? mark(s, op, err) : 0;
+}
+
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
@@ -92,12 +102,8 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     c->pulse_us = s->now.mono_us + PULSE_US;
     bool is_moving = c->tables.is_mapped && strcmp(c->mode, "cdc") != 0;
     c->phase = is_moving || c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
-    outrider__pg_source_activate(s);
-    s->base.ready = c->phase == CDC_SWEEPING;
     wake_now(s);
-    struct pg_op *op = c->mark_op;
-    c->mark_op = NULL;
-    return op != NULL ? mark(s, op, err) : 0;
+    return c->phase == CDC_SWEEPING ? activate(s, err) : 0;
 }
 
 static int add_gather(struct pg_source *s, struct outrider_error *err)
@@ -228,7 +234,7 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
     outrider__pg_args_init(&c->args);
     outrider__cdc_slot_name(s->config->name, c->slot);
     outrider__cdc_publication_name(s->config, c->publication);
-    c->noted_settled = -1;
+    c->settled.saved_n_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
     return outrider__cdc_tables_begin(s, on_tables, err);
 }
@@ -365,8 +371,13 @@ static int cdc_prepare(struct pg_source *s, struct outrider_error *err)
     struct cdc_source *c = cdc_of(s);
     if (c->phase == CDC_LEFT)
         return outrider__cdc_left_tick(s, err);
-    bool is_waiting = c->phase == CDC_POLLING || c->phase == CDC_STOPPING;
-    return is_waiting && c->poller == NULL ? outrider__cdc_waiting_tick(s, err) : 0;
+    if ((c->phase == CDC_POLLING || c->phase == CDC_STOPPING) && c->poller == NULL)
+        return outrider__cdc_waiting_tick(s, err);
+    if (c->phase != CDC_STREAM)
+        return 0;
+    if (outrider__cdc_pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
+        return -1;
+    return c->link.state == LINK_STREAMING ? activate(s, err) : 0;
 }
 
 static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)

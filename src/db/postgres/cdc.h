@@ -204,9 +204,13 @@ struct cdc_source {
     struct pg_cleaner cleaner;
 
     /* All transactions below an xid are settled once a position is confirmed. */
-    int64_t noted_xid; /* 0: none is noted */
-    uint64_t noted_lsn;
-    int64_t noted_settled; /* n_settled when the last one was saved; -1: none was */
+    struct cdc_settled {
+        int64_t xid; /* noted, with the log's position and n_settled of then; 0: none is */
+        uint64_t lsn;
+        int64_t n_settled;
+        int64_t saved_xid, saved_us, saved_n_settled;
+        int saves_left;
+    } settled;
 };
 
 static inline struct cdc_source *cdc_of(struct pg_source *s)

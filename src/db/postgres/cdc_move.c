@@ -215,6 +215,9 @@ static int make_slot(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[192];
+    int errno_value = FAILPOINT("cdc.make_slot");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot make the replication slot");
     const char *how = c->tables.is_mapped ? "USE_SNAPSHOT" : "EXPORT_SNAPSHOT";
     if (c->is_leaving)
         (void)snprintf(command, sizeof command,

@@ -11,6 +11,9 @@
 #include "base/failpoint.h"
 #include "cdc.h"
 
+#define SAVES_AFTER_SETTLE 5
+#define SAVE_IDLE_US 60000000
+
 /* Of the stream a batch has points; of the sweep it has seqs. */
 static bool is_of_stream(const struct batch *b)
 {
@@ -193,24 +196,39 @@ static int on_noted(void *ctx, PGresult **results, int n, struct outrider_error 
     return 0;
 }
 
+/* Whether it is worth a write. After a settle a few of them are: a transaction may
+ * seem to run for a moment after its commit was streamed, and others run beside it.
+ * Later, beside a busy table, one in a while will do. */
+static bool is_worth_saving(struct cdc_settled *n, int64_t now_us)
+{
+    if (n->n_settled != n->saved_n_settled)
+        n->saves_left = SAVES_AFTER_SETTLE;
+    n->saved_n_settled = n->n_settled;
+    if (n->xid == n->saved_xid || (n->saves_left == 0 && now_us - n->saved_us < SAVE_IDLE_US))
+        return false;
+    n->saves_left -= n->saves_left > 0;
+    n->saved_us = now_us;
+    n->saved_xid = n->xid;
+    return true;
+}
+
 /* A transaction that was over when a snapshot was taken stands in the log before
- * the insert position of then: once that is confirmed, it is settled. Saved only
- * after something was settled, so that an idle pipeline does not write. */
+ * the insert position of then: once that is confirmed, it is settled. */
 int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
                                struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    int64_t settled = c->noted_xid;
-    bool holds = settled != 0 && c->confirmed_lsn >= c->noted_lsn;
-    if (settled == 0 || holds) {
-        c->noted_xid = xid;
-        c->noted_lsn = lsn;
-    }
-    if (!holds || c->noted_settled == c->n_settled)
+    struct cdc_settled *n = &c->settled;
+    if (n->xid != 0 && c->confirmed_lsn < n->lsn)
         return 0;
-    c->noted_settled = c->n_settled;
+    bool saves = n->xid != 0 && is_worth_saving(n, s->now.mono_us);
+    n->xid = xid;
+    n->lsn = lsn;
+    n->n_settled = c->n_settled;
+    if (!saves)
+        return 0;
     outrider__pg_cursor_args(s, &c->args);
     outrider__pg_arg_int8(&c->args, c->cursor.epoch);
-    outrider__pg_arg_int8(&c->args, settled);
+    outrider__pg_arg_int8(&c->args, n->saved_xid);
     return outrider__pg_request(&s->conn, &c->st[CDC_SETTLED], &c->args, on_noted, s, err);
 }

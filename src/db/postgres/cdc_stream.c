@@ -282,6 +282,9 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[320];
+    int errno_value = FAILPOINT("cdc.start_stream");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot start replication");
     c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
                                       .n_outboxes = c->tables.n_outboxes,
                                       .max_payload = (size_t)s->config->source.max_payload};
