@@ -46,7 +46,7 @@ int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_rela
     r->timeout_check_us = CLOCK_NEVER;
     r->started_us = -1;
     outrider__relay_exact_init(r);
-    size_t capacity = (size_t)r->config.source.batch;
+    size_t capacity = (size_t)r->config.source.batch * (relay_is_exact(r) ? EXACT_BATCH : 1);
     int rc = outrider__router_new(&r->config, &r->router, err);
     for (int i = 0; rc == 0 && i < RELAY_BATCHES; i++)
         rc = outrider__batch_init(&r->batches[i], capacity, (size_t)r->config.source.batch_bytes,

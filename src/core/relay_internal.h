@@ -16,6 +16,10 @@
 #define RELAY_NEW_BATCHES 5
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
 
+/* Exactly once a batch is a transaction, which costs the same for one event as
+ * for many: it may hold so many times source.batch. */
+#define EXACT_BATCH 4
+
 enum batch_state {
     BATCH_FREE,
     BATCH_FETCHING, /* the source fills it */

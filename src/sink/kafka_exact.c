@@ -23,7 +23,7 @@
 /* A call of librdkafka is made again after this: until then nobody can end the thread. */
 #define STEP_MS 100
 /* A job that takes longer is told as an outage. */
-#define TROUBLE_US 1000000
+#define TROUBLE_US 3000000
 /* So many transactions in a row may fail and nobody be blamed. */
 #define BLANKS_MAX 5
 
