@@ -248,6 +248,16 @@ class WithMark(CdcTest):
         row = self.run_outrider("status", "--db", self.url, "--name", self.name, "--json").json()["pipelines"][0]
         self.assertEqual((row["pending"], row["slot"]["name"], row["slot"]["lost"]), (0, self.slot, False))
 
+    def test_status_counts_no_delivered_row_as_pending_though_none_is_marked(self):
+        relay = self.relay()
+        self.wait_streaming(relay)
+        self.commit_event("a")
+        self.wait_label("a", relay=relay)
+        wait_until(lambda: self.run_outrider("status", "--db", self.url, "--name", self.name,
+                                             "--json").json()["pipelines"][0]["pending"] == 0, "nothing to be pending")
+        self.assertEqual(self.unpublished(), ["a"])
+        self.stop_relay(relay)
+
     def test_failed_and_dead_rows_of_polling_are_taken_along(self):
         self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, status) VALUES "
                    "('order', 'f', 'changed', '{\"n\": \"failed\"}', 'FAILED'), "
@@ -256,6 +266,11 @@ class WithMark(CdcTest):
         self.once(*sets("after_publish=mark"), code=3)
         self.assertEqual(self.delivered_labels(), ["failed", "behind"])
         self.assertEqual(self.unpublished(), ["dead"])
+
+    def test_exactly_once_is_refused_for_tables_without_a_log(self):
+        result = self.run_outrider("relay", "--from", self.url, "--to", "kafka://127.0.0.1:1", "--mode", "cdc", "--once",
+                                   "--set", "exactly_once=true", code=1)
+        self.assertIn("layout log", result.err)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,12 @@ int outrider__cdc_tables_begin(struct pg_source *s,
     t->is_mapped = outrider__cdc_is_mapped(&s->cat, s->config);
     outrider__arena_init(&t->arena, 16384);
     outrider__strbuf_init(&t->names, SQL_CAP);
+    /* What was delivered of the rows that stood there before is not in the cursor. */
+    if (t->is_mapped && s->config->exactly_once)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "exactly_once in mode cdc reads an outbox of layout log, and %s is "
+                              "none; poll it (--mode poll), or leave exactly_once out",
+                              s->cat.table);
     if (!t->is_mapped)
         return outrider__pg_catalog_check_log(&s->cat, err) < 0 ? -1 : done(s, err);
     int n = outrider__pg_adoption_count(s->config, err);
