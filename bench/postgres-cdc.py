@@ -157,7 +157,7 @@ class Bench:
             for tcp in (False, True):
                 self.drain(shape, database, base, tcp)
             self.drop(database, base)
-            self.server.query(f"DROP DATABASE {database}")
+            self.server.query(f"DROP DATABASE {database} WITH (FORCE)")
 
     def load(self, database, rows):
         per = max(rows, 1)

@@ -81,11 +81,16 @@ static int64_t commit_one(const struct meter *m, void *conn, long i)
     return bench_now_ns();
 }
 
+static int64_t due_ns(int64_t started_ns, long i, long rate)
+{
+    return started_ns + i * INT64_C(1000000000) / rate;
+}
+
 /* Until the i-th of events at this rate is due. */
 static void pace(int64_t started_ns, long i, long rate)
 {
-    int64_t due_ns = started_ns + i * INT64_C(1000000000) / rate;
-    struct timespec due = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+    int64_t ns = due_ns(started_ns, i, rate);
+    struct timespec due = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
         continue;
 }
@@ -248,10 +253,9 @@ size_t latency_of_disk(const char *path, long rate, long seconds, double *ret_ms
     int64_t started_ns = bench_now_ns();
     for (long i = 0; i < rate * seconds; i++) {
         pace(started_ns, i + 1, rate);
-        int64_t before_ns = bench_now_ns();
         if (write(fd, page, sizeof page) != (ssize_t)sizeof page || fdatasync(fd) < 0)
             bench_die("%s: %s", path, strerror(errno));
-        ret_ms[i] = (double)(bench_now_ns() - before_ns) / 1e6;
+        ret_ms[i] = (double)(bench_now_ns() - due_ns(started_ns, i + 1, rate)) / 1e6;
     }
     close(fd);
     unlink(path);

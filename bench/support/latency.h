@@ -29,7 +29,8 @@ size_t latency_measure(const struct latency_writer *w, const char *db, const cha
 void latency_load(const struct latency_writer *w, const char *db, long rate, long seconds);
 
 /* What the disk alone takes: appends 4 KiB to the new file `path` and syncs, at
- * the same pace. An event cannot be told of before its commit is on disk. */
+ * the same pace; each counts from the moment it was due, as an event does that
+ * waits behind a slow one. An event cannot be told of before its commit is on disk. */
 size_t latency_of_disk(const char *path, long rate, long seconds, double *ret_ms);
 
 #endif

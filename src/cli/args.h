@@ -37,6 +37,7 @@ enum flag_id {
     F_TABLE,
     F_MODE,
     F_CONFIG,
+    F_DEBEZIUM,
     F_SET,
     F_ONCE,
     F_LOG_LEVEL,

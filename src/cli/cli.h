@@ -39,6 +39,8 @@ struct cli_setup {
     struct config_file file;
     struct pipeline_config *selected; /* the one --name names, or the only one; NULL: all */
     const char *path;                 /* of the file, or NULL */
+    bool is_debezium;                 /* the file is a connector's */
+    struct strbuf warnings;           /* about it, one a line */
 };
 
 /* Flags override the file. Does not check what needs a sink: see config_check. */

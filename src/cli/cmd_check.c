@@ -27,7 +27,8 @@ static int check_pipeline(const struct pipeline_config *c, struct outrider_error
         outrider__source_find(scheme, &source, err) < 0)
         return -1;
     if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__sink_find(scheme, &sink, err) < 0)
+        outrider__sink_find(scheme, &sink, err) < 0 ||
+        (sink->check != NULL && sink->check(c, err) < 0))
         return -1;
     if (outrider__relay_check(c, source, sink, err) < 0)
         return -1;
@@ -69,6 +70,93 @@ static void print_pipeline(const struct pipeline_config *c)
     outrider__strbuf_release(&quoted);
 }
 
+/* A password in the URL of PostgreSQL may be left out: its client takes one from
+ * the environment. */
+static void without_password(struct strbuf *url)
+{
+    char *at = strstr(url->data != NULL ? url->data : "", ":***@");
+    if (at == NULL)
+        return;
+    memmove(at, at + 4, strlen(at + 4) + 1);
+    url->len -= 4;
+    printf("# The password is left out: give it in PGPASSWORD, or in a password file.\n");
+}
+
+/* "retry.on_dead" under "retry:", which is written where the section begins. */
+static void print_option(const struct option *o, const char *value, char section[64])
+{
+    const char *dot = strchr(o->name, '.');
+    size_t n = dot != NULL ? (size_t)(dot - o->name) : 0;
+    if (dot == NULL) {
+        printf("    %s: %s\n", o->name, value);
+    } else {
+        if (strncmp(section, o->name, n) != 0 || section[n] != '\0')
+            printf("    %.*s:\n", (int)n, o->name);
+        printf("      %s: %s\n", dot + 1, value);
+    }
+    (void)snprintf(section, 64, "%.*s", (int)n, o->name);
+}
+
+static void value_of(const struct pipeline_config *c, const struct option *o, struct strbuf *value)
+{
+    struct strbuf text;
+    outrider__strbuf_init(&text, OPTION_VALUE_MAX * 2);
+    text_of(c, o, &text);
+    outrider__strbuf_clear(value);
+    if (option_is_list(o) || o->type == OPTION_MAP)
+        outrider__strbuf_append(value, strbuf_bytes(&text));
+    else
+        outrider__strbuf_append_json(value, strbuf_bytes(&text));
+    outrider__strbuf_release(&text);
+}
+
+/* A file for -c: what is not as it is by default. */
+static int print_connector(const struct cli_setup *s, struct outrider_error *err)
+{
+    const struct pipeline_config *c = &s->file.pipelines[0];
+    struct pipeline_config initial;
+    struct strbuf value;
+    char section[64] = "";
+    size_t n;
+    const struct option *all = outrider__options(&n);
+    if (outrider__config_init(&initial, c->arena, c->name, err) < 0)
+        return -1;
+    outrider__strbuf_init(&value, OPTION_VALUE_MAX * 8);
+    value_of(c, outrider__option_find(BYTES_LIT("source.url")), &value);
+    without_password(&value);
+    printf("pipelines:\n  - name: %s\n", c->name);
+    print_option(outrider__option_find(BYTES_LIT("source.url")), strbuf_cstr(&value), section);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(all[i].name, "source.url") == 0 ||
+            !outrider__config_differs(c, &initial, &all[i]))
+            continue;
+        value_of(c, &all[i], &value);
+        print_option(&all[i], strbuf_cstr(&value), section);
+    }
+    outrider__strbuf_release(&value);
+    return 0;
+}
+
+static void say_warnings(const struct cli_setup *s)
+{
+    const char *p = strbuf_cstr(&s->warnings);
+    for (size_t n; *p != '\0'; p += n + 1) {
+        n = strcspn(p, "\n");
+        outrider__cli_say("%s: %.*s", s->path, (int)n, p);
+    }
+}
+
+/* The connector does not say where its Kafka is; the file that is printed must. */
+static int ask_for_sink(struct cli_setup *s, struct outrider_error *err)
+{
+    if (!s->is_debezium || s->file.pipelines[0].sink.url != NULL)
+        return 0;
+    outrider__cli_say("%s: without --to, sink.url is only a guess: kafka://localhost:9092",
+                      s->path);
+    return outrider__config_set(&s->file.pipelines[0], BYTES_LIT("sink.url"),
+                                BYTES_LIT("kafka://localhost:9092"), err);
+}
+
 static void json_pipeline(struct json_out *j, const struct pipeline_config *c)
 {
     size_t n;
@@ -103,6 +191,10 @@ static int show(const struct args *a, const struct cli_setup *s)
     bool as_json = outrider__args_has(a, F_JSON), print = outrider__args_has(a, F_PRINT);
     struct json_out j;
     int r = 0;
+    if (s->is_debezium && !as_json) {
+        struct outrider_error err = {0};
+        return print_connector(s, &err) < 0 ? outrider__cli_fail(&err) : CLI_DONE;
+    }
     outrider__jout_init(&j);
     outrider__jout_open(&j, NULL, '{');
     outrider__jout_bool(&j, "ok", true);
@@ -132,11 +224,16 @@ int outrider__cmd_check(const struct args *a)
 {
     struct outrider_error err = {0};
     struct cli_setup s;
-    if (!outrider__args_has(a, F_CONFIG))
-        return outrider__cli_usage(a, "which file? -c FILE");
+    if (!outrider__args_has(a, F_CONFIG) && !outrider__args_has(a, F_DEBEZIUM))
+        return outrider__cli_usage(a, "which file? -c FILE, or --debezium FILE");
     if (outrider__setup_load(a, &s, &err) < 0)
         return outrider__cli_fail_as(CLI_USAGE, &err);
+    say_warnings(&s);
     int bad = 0;
+    if (ask_for_sink(&s, &err) < 0) {
+        outrider__setup_release(&s);
+        return outrider__cli_fail_as(CLI_USAGE, &err);
+    }
     for (size_t i = 0; i < s.file.n; i++) {
         if (s.selected && s.selected != &s.file.pipelines[i])
             continue;

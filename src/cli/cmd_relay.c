@@ -39,6 +39,20 @@ static int add_runner(struct runners *rs, struct pipeline_config *c, struct outr
     return 0;
 }
 
+static void log_warnings(struct log *log, const struct cli_setup *s)
+{
+    struct log_entry l;
+    const char *p = strbuf_cstr(&s->warnings);
+    for (size_t n; *p != '\0'; p += n + 1) {
+        n = strcspn(p, "\n");
+        if (!outrider__log_begin(&l, log, LOG_LEVEL_WARN, "connector"))
+            continue;
+        outrider__log_text(&l, "file", s->path);
+        outrider__log_bytes(&l, "warning", bytes_of(p, n));
+        outrider__log_end(&l);
+    }
+}
+
 static int make(struct runners *rs, void (*adjust)(const struct args *a, struct pipeline_config *c),
                 struct outrider_error *err)
 {
@@ -53,6 +67,7 @@ static int make(struct runners *rs, void (*adjust)(const struct args *a, struct 
     rs->log.fd = STDERR_FILENO;
     rs->log.level = g->setup.file.program.log.level;
     rs->log.format = g->setup.file.program.log.format;
+    log_warnings(&rs->log, &g->setup);
     rs->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (rs->done_fd < 0)
         return outrider__fail_errno(err, errno, "cannot make an event descriptor");
@@ -70,20 +85,6 @@ static int make(struct runners *rs, void (*adjust)(const struct args *a, struct 
     return 0;
 }
 
-struct left {
-    const char *pipeline;
-    uint64_t parked, dead;
-};
-
-static void count_left(void *ctx, const struct store_status *st)
-{
-    struct left *left = ctx;
-    if (strcmp(st->pipeline, left->pipeline) == 0) {
-        left->parked += st->parked + st->queued;
-        left->dead += st->dead;
-    }
-}
-
 /* After --once: what the database still holds of each pipeline. */
 static int ask_what_is_left(const struct runners *rs)
 {
@@ -91,21 +92,21 @@ static int ask_what_is_left(const struct runners *rs)
     int code = CLI_DONE;
     for (size_t i = 0; i < rs->n; i++) {
         const struct pipeline_config *c = &rs->items[i].config;
-        struct left left = {.pipeline = c->name};
+        uint64_t parked = 0, dead = 0;
         struct store *s;
         if (outrider__store_open(c, &s, &err) < 0)
             return outrider__cli_fail(&err);
-        int r = s->ops->status(s, count_left, &left, &err);
+        int r = s->ops->count_failed(s, &parked, &dead, &err);
         outrider__store_close(s);
         if (r < 0)
             return outrider__cli_fail(&err);
-        if (left.parked + left.dead == 0)
+        if (parked + dead == 0)
             continue;
         code = CLI_PARKED;
         if (rs->log.format == LOG_FORMAT_LOGFMT)
             outrider__cli_say("pipeline '%s': %" PRIu64 " parked, %" PRIu64
                               " dead; see outrider dead list --parked",
-                              c->name, left.parked, left.dead);
+                              c->name, parked, dead);
     }
     return code;
 }

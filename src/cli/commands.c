@@ -12,15 +12,19 @@ static const struct flag flags[] = {
      .commands = "init put status dead replay cleanup resync slot",
      .text = "The database, for example sqlite:shop.db (--from is the same)."},
     {F_DB, .name = "from", .alias = "db", .kind = FLAG_URL, .value = "URL",
-     .commands = "relay doctor",
+     .commands = "relay doctor check",
      .text = "The database to read from, for example sqlite:shop.db (--db is the same)."},
-    {F_TO, .name = "to", .kind = FLAG_URL, .value = "URL", .commands = "relay replay doctor",
-     .text = "Where events go: file:DIR, stdout: or null:."},
+    {F_TO, .name = "to", .kind = FLAG_URL, .value = "URL", .commands = "relay replay doctor check",
+     .text = "Where events go: file:DIR, kafka://HOST:PORT, stdout: or null:."},
     {F_NAME, .name = "name", .kind = FLAG_TEXT, .value = "NAME",
      .commands = PIPELINE_COMMANDS " check",
      .text = "The pipeline (\"default\" without a file; with one, the only pipeline in it)."},
     {F_CONFIG, .name = "config", .letter = 'c', .kind = FLAG_FILE, .value = "FILE",
      .commands = PIPELINE_COMMANDS " check", .text = "A configuration file; flags override it."},
+    {F_DEBEZIUM, .name = "debezium", .kind = FLAG_FILE, .value = "FILE",
+     .commands = "relay status dead cleanup resync slot doctor check",
+     .text =
+         "A Debezium outbox connector's configuration (JSON), run as it is; flags override it."},
     {F_SET, .name = "set", .kind = FLAG_PAIR, .value = "KEY=VALUE", .repeats = true,
      .commands = PIPELINE_COMMANDS " check",
      .text = "Sets an option of the pipeline: --set retry.max_attempts=3."},
@@ -133,7 +137,8 @@ static const struct command commands[] = {
      .run = outrider__cmd_put},
     {.name = "relay",
      .usage = "--from URL --to URL [--name NAME] [--once] [--set KEY=VALUE]...\n"
-              "-c FILE [--name NAME] [--once]",
+              "-c FILE [--name NAME] [--once]\n"
+              "--debezium FILE --to URL [--from URL]",
      .summary = "carry committed events to their receiver",
      .text =
          "Runs until it is stopped. SIGTERM and SIGINT finish what is in flight, within "
@@ -144,7 +149,8 @@ static const struct command commands[] = {
          "as ${NAME} in a file for -c, which takes it from the environment.",
      .examples = "outrider relay --from sqlite:shop.db --to file:events\n"
                  "outrider relay --from sqlite:shop.db --to stdout: --once\n"
-                 "outrider relay -c outrider.yaml",
+                 "outrider relay -c outrider.yaml\n"
+                 "outrider relay --debezium connector.json --to kafka://localhost:9092",
      .run = outrider__cmd_relay},
     {.name = "status",
      .usage = "--db URL [--name NAME] [--json]",
@@ -219,10 +225,13 @@ static const struct command commands[] = {
      .examples = "outrider doctor --from sqlite:shop.db --to file:events",
      .run = outrider__cmd_doctor},
     {.name = "check",
-     .usage = "-c FILE [--print]",
+     .usage = "-c FILE [--print]\n--debezium FILE [--from URL] [--to URL]",
      .summary = "check a configuration file",
-     .text = "Reads the file as relay would, and tells what is wrong, or a line per pipeline.",
-     .examples = "outrider check -c outrider.yaml --print",
+     .text = "Reads the file as relay would, and tells what is wrong, or a line per pipeline. Of a "
+             "Debezium connector it prints the configuration that it amounts to, as a file for "
+             "-c, without passwords.",
+     .examples = "outrider check -c outrider.yaml --print\n"
+                 "outrider check --debezium connector.json --to kafka://localhost:9092",
      .run = outrider__cmd_check},
     {.name = "version",
      .usage = "[--json]",

@@ -634,8 +634,7 @@ static int read_all(int fd, const char *path, char *text, size_t size, size_t *r
     return 0;
 }
 
-int outrider__config_load(const char *path, struct config_file *ret_file,
-                          struct outrider_error *err)
+int outrider__config_read(const char *path, struct bytes *ret_text, struct outrider_error *err)
 {
     size_t len = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -645,9 +644,22 @@ int outrider__config_load(const char *path, struct config_file *ret_file,
     char *text = malloc(CONFIG_FILE_MAX + 1);
     int r = text == NULL ? outrider__fail_nomem(err)
                          : read_all(fd, path, text, CONFIG_FILE_MAX + 1, &len, err);
-    if (r == 0)
-        r = outrider__config_parse(bytes_of(text, len), path, ret_file, err);
-    free(text);
     (void)close(fd);
+    if (r < 0) {
+        free(text);
+        return -1;
+    }
+    *ret_text = bytes_of(text, len);
+    return 0;
+}
+
+int outrider__config_load(const char *path, struct config_file *ret_file,
+                          struct outrider_error *err)
+{
+    struct bytes text;
+    if (outrider__config_read(path, &text, err) < 0)
+        return -1;
+    int r = outrider__config_parse(text, path, ret_file, err);
+    free((char *)text.data);
     return r;
 }

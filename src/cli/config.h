@@ -36,6 +36,8 @@ struct config_file {
 
 int outrider__config_load(const char *path, struct config_file *ret_file,
                           struct outrider_error *err);
+/* A file's bytes, at most CONFIG_FILE_MAX, which the caller frees. */
+int outrider__config_read(const char *path, struct bytes *ret_text, struct outrider_error *err);
 /* name stands for the file in errors. */
 int outrider__config_parse(struct bytes text, const char *name, struct config_file *ret_file,
                            struct outrider_error *err);

@@ -51,7 +51,7 @@ static int find_adapters(const struct pipeline_config *c, struct relay_setup *se
     if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
         outrider__sink_find(scheme, &setup->sink_ops, err) < 0)
         return -1;
-    return 0;
+    return setup->sink_ops->check != NULL ? setup->sink_ops->check(c, err) : 0;
 }
 
 int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct log *log,

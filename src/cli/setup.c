@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/url.h"
+#include "cli/debezium.h"
 #include "core/options.h"
 #include "run/modules.h"
 
@@ -177,23 +178,50 @@ static int set_identity(struct pipeline_config *c, struct outrider_error *err)
     return 0;
 }
 
+static int load_file(const struct args *a, struct cli_setup *s, struct outrider_error *err)
+{
+    const char *name = outrider__args_text(a, F_NAME);
+    const char *connector = outrider__args_text(a, F_DEBEZIUM);
+    if (name && outrider__config_check_name(bytes_str(name), err) < 0)
+        return -1;
+    if (connector && s->path)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "-c and --debezium are two files for one thing: give one of them");
+    if (connector) {
+        s->path = connector;
+        s->is_debezium = true;
+        return outrider__debezium_load(connector, name, &s->file, &s->warnings, err);
+    }
+    if (s->path)
+        return outrider__config_load(s->path, &s->file, err);
+    return outrider__config_empty(name ? name : "default", &s->file, err);
+}
+
+/* A connector need not name its database, but somebody must. */
+static int check_connector(const struct cli_setup *s, struct outrider_error *err)
+{
+    if (!s->is_debezium || s->file.pipelines[0].source.url != NULL)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "%s names no database (database.hostname): give it with --from URL",
+                          s->path);
+}
+
 int outrider__setup_load(const struct args *a, struct cli_setup *ret_setup,
                          struct outrider_error *err)
 {
     struct cli_setup *s = ret_setup;
-    const char *name = outrider__args_text(a, F_NAME);
     *s = (struct cli_setup){.path = outrider__args_text(a, F_CONFIG)};
-    if (name && outrider__config_check_name(bytes_str(name), err) < 0)
-        return -1;
-    if (s->path) {
-        if (outrider__config_load(s->path, &s->file, err) < 0)
-            return -1;
-    } else if (outrider__config_empty(name ? name : "default", &s->file, err) < 0) {
+    outrider__strbuf_init(&s->warnings, CONFIG_FILE_MAX);
+    if (load_file(a, s, err) < 0) {
+        outrider__strbuf_release(&s->warnings);
         return -1;
     }
     int r = select_pipeline(a, s, err);
     if (r == 0)
         r = apply_flags(a, s, err);
+    if (r == 0)
+        r = check_connector(s, err);
     for (size_t i = 0; r == 0 && i < s->file.n; i++)
         r = set_identity(&s->file.pipelines[i], err);
     if (r < 0)
@@ -206,6 +234,7 @@ void outrider__setup_release(struct cli_setup *s)
     if (s == NULL)
         return;
     outrider__config_release(&s->file);
+    outrider__strbuf_release(&s->warnings);
     *s = (struct cli_setup){0};
 }
 

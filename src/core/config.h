@@ -31,10 +31,17 @@ struct string_map {
 };
 
 enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
-enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY };
+enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY, FORM_OBJECT };
+enum object_payload { OBJECT_PAYLOAD_JSON, OBJECT_PAYLOAD_STRING };
+enum missing_columns { MISSING_IS_ERROR, MISSING_IS_LEFT_OUT };
 enum source_mode { MODE_POLL, MODE_CDC };
 enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
-enum after_publish { AFTER_PUBLISH_MARK, AFTER_PUBLISH_DELETE };
+enum after_publish {
+    AFTER_PUBLISH_AUTO, /* polling: mark, cdc: none */
+    AFTER_PUBLISH_NONE,
+    AFTER_PUBLISH_MARK,
+    AFTER_PUBLISH_DELETE
+};
 
 /* What a column of an existing outbox table can stand for: option, name in
  * messages, what it holds. */
@@ -82,6 +89,7 @@ struct pipeline_config {
         const char *url;
         int mode; /* enum source_mode */
         struct string_list tables;
+        const char *publication;  /* postgresql, cdc; NULL: outrider_<pipeline> */
         int64_t poll_interval_us; /* ceiling of the adaptive probe */
         int64_t batch;            /* events read at once */
         int64_t batch_bytes;      /* and bytes: a batch ends with the event that passes this */
@@ -98,8 +106,10 @@ struct pipeline_config {
 
     /* An existing table's columns, where their names do not say it. */
     struct {
-        const char *columns[ROLE_COUNT]; /* NULL: inferred; "-": the table has none */
-        struct string_map status_values; /* state: value */
+        const char *columns[ROLE_COUNT];  /* NULL: inferred; "-": the table has none */
+        struct string_map status_values;  /* state: value */
+        struct string_map header_columns; /* header: column */
+        int missing_columns;              /* enum missing_columns: of header_columns */
     } map;
 
     struct {
@@ -122,6 +132,11 @@ struct pipeline_config {
 
     int form;               /* enum form */
     const char *source_uri; /* cloudevents: the "source" attribute */
+
+    struct {
+        struct string_list members; /* headers that stand in the object, not in the headers */
+        int payload;                /* enum object_payload */
+    } object;
 
     struct {
         /* Header names; "" switches one off. */

@@ -241,6 +241,68 @@ int outrider__envelope_build(const struct event *e, struct arena *arena, struct 
     return build(&m, e->payload, arena, ret_payload, err);
 }
 
+/* The value of the event's header of this name as it stands in their JSON. */
+static struct bytes raw_header(const struct event *e, struct bytes name, struct arena *arena)
+{
+    struct json_members m;
+    struct bytes key, raw, text;
+    if (e->headers.len == 0 || outrider__json_members_begin(&m, e->headers) < 0)
+        return BYTES_LIT("null");
+    while (outrider__json_members_next(&m, &key, &raw) > 0)
+        if (outrider__json_unescape(key, arena, &text) == 0 && bytes_eq(text, name))
+            return raw;
+    return BYTES_LIT("null");
+}
+
+/* Room for put_payload. */
+static size_t payload_room(struct bytes payload)
+{
+    size_t text = string_room(payload), base64 = (payload.len + 2) / 3 * 4 + 2;
+    return text > base64 ? text : base64;
+}
+
+static char *put_payload(char *p, struct bytes payload, bool is_string)
+{
+    ssize_t len = !is_string && may_be_json(payload) ? outrider__json_minify(payload, p) : -1;
+    if (bytes_is_null(payload))
+        return put(p, BYTES_LIT("null"));
+    if (len >= 0)
+        return p + len;
+    if (outrider__bytes_is_utf8(payload))
+        return put_string(p, payload, string_room(payload));
+    *p++ = '"';
+    p = put_base64(p, payload);
+    *p++ = '"';
+    return p;
+}
+
+int outrider__object_build(const struct event *e, const struct bytes *names, size_t n,
+                           bool payload_is_string, struct arena *arena, struct bytes *ret_payload,
+                           struct outrider_error *err)
+{
+    struct bytes *values = outrider__arena_alloc(arena, n * sizeof *values);
+    size_t room = sizeof "{\"payload\":null}" + payload_room(e->payload);
+    if (values == NULL)
+        return outrider__fail_nomem(err);
+    for (size_t i = 0; i < n; i++) {
+        values[i] = raw_header(e, names[i], arena);
+        room += string_room(names[i]) + values[i].len + 2;
+    }
+    char *start = outrider__arena_alloc(arena, room), *p = start;
+    if (start == NULL)
+        return outrider__fail_nomem(err);
+    p = put_payload(put(p, BYTES_LIT("{\"payload\":")), e->payload, payload_is_string);
+    for (size_t i = 0; i < n; i++) {
+        *p++ = ',';
+        p = put_string(p, names[i], string_room(names[i]));
+        *p++ = ':';
+        p = put(p, values[i]);
+    }
+    *p++ = '}';
+    *ret_payload = bytes_of(start, (size_t)(p - start));
+    return 0;
+}
+
 int outrider__cloudevent_build(const struct event *e, struct bytes source, struct arena *arena,
                                struct bytes *ret_payload, struct outrider_error *err)
 {

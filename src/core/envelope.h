@@ -9,6 +9,7 @@
  *     cloudevents  {"specversion":"1.0","id":"..","source":"..","type":"..","subject":"..",
  *                   "time":"..","datacontenttype":"..","data":..}
  *                  base64 stands under "data_base64"; no payload, no data
+ *     object       {"payload":..,"NAME":..}, with headers of the event as further members
  */
 #ifndef CORE_ENVELOPE_H
 #define CORE_ENVELOPE_H
@@ -23,6 +24,11 @@ static inline int64_t event_time_us(const struct event *e)
 
 int outrider__envelope_build(const struct event *e, struct arena *arena, struct bytes *ret_payload,
                              struct outrider_error *err);
+/* {"payload":..,"name":..}: the values of the event's headers of these names, as
+ * they stand. base64 stands under "payload" too. */
+int outrider__object_build(const struct event *e, const struct bytes *names, size_t n,
+                           bool payload_is_string, struct arena *arena, struct bytes *ret_payload,
+                           struct outrider_error *err);
 int outrider__cloudevent_build(const struct event *e, struct bytes source, struct arena *arena,
                                struct bytes *ret_payload, struct outrider_error *err);
 

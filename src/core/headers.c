@@ -53,6 +53,20 @@ static void plan_all(struct header_plan *plan, const struct pipeline_config *c)
     plan->with_content_type = true;
 }
 
+static int plan_hidden(struct header_plan *plan, const struct pipeline_config *c,
+                       struct arena *arena)
+{
+    size_t n = c->form == FORM_OBJECT ? c->object.members.n : 0;
+    plan->hidden = outrider__arena_alloc(arena, n * sizeof *plan->hidden);
+    if (plan->hidden == NULL)
+        return -1;
+    for (; plan->n_hidden < n; plan->n_hidden++)
+        if (outrider__arena_dup(arena, bytes_str(c->object.members.items[plan->n_hidden]),
+                                &plan->hidden[plan->n_hidden]) < 0)
+            return -1;
+    return 0;
+}
+
 int outrider__headers_plan(const struct pipeline_config *c, struct arena *arena,
                            struct header_plan *ret_plan, struct outrider_error *err)
 {
@@ -60,7 +74,8 @@ int outrider__headers_plan(const struct pipeline_config *c, struct arena *arena,
     const char *source = c->source_uri != NULL ? c->source_uri : "";
     plan_all(&plan, c);
     char *p = outrider__arena_alloc(arena, plan.names.len);
-    if (p == NULL || outrider__arena_dup(arena, bytes_str(source), &plan.source) < 0)
+    if (p == NULL || outrider__arena_dup(arena, bytes_str(source), &plan.source) < 0 ||
+        plan_hidden(&plan, c, arena) < 0)
         return outrider__fail_nomem(err);
     plan.names.data = p;
     for (size_t i = 0; i < plan.n; i++) {
@@ -78,10 +93,13 @@ static bool same_name(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || strncasecmp(a.data, b.data, a.len) == 0);
 }
 
-static bool is_ours(const struct header_plan *plan, struct bytes name)
+static bool is_left_out(const struct header_plan *plan, struct bytes name)
 {
     for (size_t i = 0; i < plan->n; i++)
         if (same_name(plan->ours[i].name, name))
+            return true;
+    for (size_t i = 0; i < plan->n_hidden; i++)
+        if (bytes_eq(plan->hidden[i], name))
             return true;
     return false;
 }
@@ -163,7 +181,7 @@ static ssize_t put_own(const struct header_plan *plan, const struct event *e, st
         if (outrider__json_unescape(key, arena, &h->name) < 0 ||
             outrider__json_text(raw, arena, &h->value) < 0)
             return -1;
-        if (is_ours(plan, h->name))
+        if (is_left_out(plan, h->name))
             continue;
         if (same_name(h->name, BYTES_LIT(CONTENT_TYPE)))
             *ret_has_content_type = true;

@@ -31,6 +31,8 @@ struct header_plan {
         enum header_value value;
     } ours[HEADERS_OURS_MAX];
     size_t n;
+    struct bytes *hidden; /* headers of the event that are not among the message's */
+    size_t n_hidden;
     struct bytes names; /* all names end to end: copied to a batch in one go */
     struct bytes source;
     bool with_content_type; /* of the payload, unless the event says it itself */

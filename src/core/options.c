@@ -30,6 +30,22 @@ static int day_time_check(struct bytes value, struct outrider_error *err)
                           value.len > 60 ? 60 : (int)value.len, value.data);
 }
 
+/* What SQL takes without quotes. */
+static int publication_check(struct bytes value, struct outrider_error *err)
+{
+    bool is_name = value.len < 64;
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.data[i];
+        is_name &= (c >= 'a' && c <= 'z') || c == '_' || (i > 0 && c >= '0' && c <= '9');
+    }
+    if (is_name)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "'%.*s' is not a publication's name: at most 63 small letters, digits "
+                          "and '_'",
+                          value.len > 60 ? 60 : (int)value.len, value.data);
+}
+
 /* clang-format off */
 static const struct option table[] = {
     {"source.url", OPTION_SECRET_URL, AT(source.url), .example = "sqlite:shop.db",
@@ -38,6 +54,8 @@ static const struct option table[] = {
      .text = "How committed events are found: by reading the outbox, or from the database's log of changes."},
     {"source.tables", OPTION_STRINGS, AT(source.tables), .initial = "[]", .example = "[outbox]",
      .text = "Tables that are read as outboxes; none means the table 'outbox'."},
+    {"source.publication", OPTION_STRING, AT(source.publication), .example = "dbz_publication", .check = publication_check,
+     .text = "postgresql, mode cdc: the publication that is read, which is made if it is missing; unset: outrider_ and the pipeline's name."},
     {"source.poll_interval", OPTION_DURATION, AT(source.poll_interval_us), .initial = "100ms", .min = 0.001, .max = HOUR,
      .reloadable = true, .text = "Longest time between two looks at a quiet outbox; a busy one is looked at sooner."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
@@ -60,8 +78,8 @@ static const struct option table[] = {
      .text = "Layout status: how long a claimed row is left to its relay, which renews it; then others may take it."},
     {"source.concurrency", OPTION_INT, AT(source.concurrency), .initial = "0", .example = "4", .max = 1000000,
      .text = "Layout status: how many events may be claimed and not yet settled; 0: as many as fit into the batches."},
-    {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "mark", .values = "mark|delete",
-     .text = "Layout status: whether a published row is marked, or removed at once."},
+    {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "auto", .values = "auto|none|mark|delete",
+     .text = "What becomes of a published row: mark (layout status, adopted tables), delete, or none, which only mode cdc can do. auto: mark when polling, none in mode cdc."},
 
 #define X(role, name, what) \
     {"map." name, OPTION_STRING, AT(map.columns[ROLE_##role]), .example = name, .text = "Column of " what "."},
@@ -70,6 +88,10 @@ static const struct option table[] = {
     {"map.status_values", OPTION_MAP, AT(map.status_values), .initial = "{}",
      .example = "{pending: NEW, processing: SENDING, published: SENT, failed: ERROR, dead: GAVE_UP}",
      .text = "Values of that status column, by state: pending, processing, published, failed, dead, expired."},
+    {"map.header_columns", OPTION_MAP, AT(map.header_columns), .initial = "{}", .example = "{tenant: tenant_id, eventType: event_type}",
+     .text = "postgresql: headers of the message that come from columns of the table, beside the event's own; NULL: no header."},
+    {"map.missing_columns", OPTION_ENUM, AT(map.missing_columns), .initial = "error", .values = "error|ignore",
+     .text = "What a column of map.header_columns means that the table does not have."},
 
     {"sink.url", OPTION_SECRET_URL, AT(sink.url), .example = "file:/var/lib/outrider/events",
      .text = "Where events go: the receiver's URL."},
@@ -80,7 +102,8 @@ static const struct option table[] = {
     {"sink.kafka", OPTION_MAP, AT(sink.kafka), .initial = "{}", .example = "{compression.type: lz4, linger.ms: 5}", .has_secrets = true,
      .text = "kafka: properties of librdkafka, which see; also one by one as sink.kafka.NAME."},
     {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
-     .text = "kafka: topics that are missing are made, with so many partitions and replicas; empty: they are not made."},
+     .text = "kafka: topics that are missing are made, with so many partitions and replicas; {auto: true} leaves it to the broker "
+             "(auto.create.topics.enable); empty: they are not made."},
     {"sink.progress_topic", OPTION_STRING, AT(sink.progress_topic), .initial = "outrider.progress",
      .text = "kafka: the compacted topic in which exactly_once keeps the number of each pipeline's last transaction; made where it is missing."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
@@ -103,10 +126,16 @@ static const struct option table[] = {
      .reloadable = true, .is_template = true,
      .text = "The topic of events that route.regex matches, with $1, ${1} or ${name} for its groups, and the template's variables."},
 
-    {"form", OPTION_ENUM, AT(form), .initial = "raw", .values = "raw|envelope|cloudevents|cloudevents-binary",
-     .reloadable = true, .text = "What a message is: the payload untouched, a JSON envelope around it, or a CloudEvent (structured or binary)."},
+    {"form", OPTION_ENUM, AT(form), .initial = "raw", .values = "raw|envelope|cloudevents|cloudevents-binary|object",
+     .reloadable = true, .text = "What a message is: the payload untouched, a JSON envelope around it, a CloudEvent (structured or binary), or an "
+             "object of the payload and some of the event's headers (object.members)."},
     {"cloudevents.source", OPTION_STRING, AT(source_uri), .initial = "outrider",
      .reloadable = true, .text = "The attribute 'source' of CloudEvents: a URI that names the producer."},
+    {"object.members", OPTION_STRINGS, AT(object.members), .initial = "[]", .example = "[eventType, tenant]",
+     .reloadable = true, .text = "With form object: headers of the event that stand beside the payload, under their names, instead of among the "
+             "message's headers; null where the event has none of that name."},
+    {"object.payload", OPTION_ENUM, AT(object.payload), .initial = "json", .values = "json|string",
+     .reloadable = true, .text = "With form object: whether a payload that is JSON stands in it as such, or as a string."},
 
     {"headers.event_id", OPTION_STRING, AT(headers.event_id), .initial = "event-id", .reloadable = true, .check = outrider__header_name_check,
      .text = "Name of the header with the event's id; empty: no such header. An event's own header of this name gives way to it."},
@@ -199,9 +228,9 @@ static const char *short_name(const struct option *o)
 }
 
 /* What stands before the dot of some option; a test compares the two. */
-static const char *const section_names[] = {"source",      "map",     "sink",   "route",
-                                            "cloudevents", "headers", "select", "retry",
-                                            "dead_letter", "cleanup"};
+static const char *const section_names[] = {"source",      "map",         "sink",    "route",
+                                            "cloudevents", "object",      "headers", "select",
+                                            "retry",       "dead_letter", "cleanup"};
 #define N_SECTIONS (sizeof section_names / sizeof *section_names)
 
 bool outrider__option_is_section(struct bytes name)

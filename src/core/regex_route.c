@@ -59,6 +59,18 @@ int outrider__regex_check(struct bytes pattern, struct outrider_error *err)
     return 0;
 }
 
+int outrider__regex_groups(struct bytes pattern, unsigned *ret_n, struct outrider_error *err)
+{
+    pcre2_code *code = NULL;
+    uint32_t n = 0;
+    if (compile(pattern, &code, err) < 0)
+        return -1;
+    pcre2_pattern_info(code, PCRE2_INFO_CAPTURECOUNT, &n);
+    pcre2_code_free(code);
+    *ret_n = n;
+    return 0;
+}
+
 static int group_number(const void *ctx, struct bytes name)
 {
     const pcre2_code *code = ctx;

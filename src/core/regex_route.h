@@ -23,5 +23,7 @@ int outrider__regex_route_apply(struct regex_route *r, const struct event *e, st
 
 /* For the option table: whether it is a pattern. */
 int outrider__regex_check(struct bytes pattern, struct outrider_error *err);
+/* How many groups it has. */
+int outrider__regex_groups(struct bytes pattern, unsigned *ret_n, struct outrider_error *err);
 
 #endif

@@ -356,7 +356,7 @@ static void take_back_ready(struct relay *r)
 
 void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why)
 {
-    bool was_down = r->is_down;
+    bool was_down = r->is_down, was_told = was_down || r->is_stalled;
     if (was_down && !r->is_probing && r->now.mono_us < r->sink_retry_us)
         return; /* one more of the same outage */
     r->is_down = true;
@@ -365,7 +365,7 @@ void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why
     r->sink_retry_us = r->now.mono_us + outrider__backoff_us(r->sink_failures, relay_random01(r));
     r->sink_failures++;
     take_back_ready(r);
-    if (!was_down)
+    if (!was_told)
         relay_note(r, NOTE_SINK_DOWN, 0, why);
 }
 

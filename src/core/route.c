@@ -40,6 +40,8 @@ struct router {
     struct bytes dead_letter_text; /* what dead_letter was compiled from; NULL data: nothing */
     enum form form;
     struct bytes source_uri;
+    bool payload_is_string; /* FORM_OBJECT, as the next */
+    bool empty_is_tombstone;
     struct header_plan headers;
 };
 
@@ -158,6 +160,8 @@ static int router_init(struct router *r, const struct pipeline_config *c,
     const char *uri = c->source_uri != NULL ? c->source_uri : "";
     const char *topic = c->route.topic != NULL ? c->route.topic : "";
     r->form = (enum form)c->form;
+    r->payload_is_string = c->object.payload == OBJECT_PAYLOAD_STRING;
+    r->empty_is_tombstone = c->sink.empty_is_tombstone;
     if (table_of_list(&r->aggregate_types, &c->select.aggregate_types, &r->arena) < 0 ||
         table_of_list(&r->event_types, &c->select.event_types, &r->arena) < 0 ||
         outrider__arena_dup(&r->arena, bytes_str(uri), &r->source_uri) < 0)
@@ -253,6 +257,12 @@ static int build_payload(const struct router *r, const struct event *e, struct a
         return outrider__envelope_build(e, arena, ret_payload, err);
     case FORM_CLOUDEVENTS:
         return outrider__cloudevent_build(e, r->source_uri, arena, ret_payload, err);
+    case FORM_OBJECT:
+        /* What is built is never empty: the sink could not tell. */
+        if (e->payload.len == 0 && r->empty_is_tombstone)
+            break;
+        return outrider__object_build(e, r->headers.hidden, r->headers.n_hidden,
+                                      r->payload_is_string, arena, ret_payload, err);
     case FORM_RAW:
     case FORM_CLOUDEVENTS_BINARY:
         break;

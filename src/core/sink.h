@@ -88,6 +88,8 @@ struct sink_ops {
     int (*poll)(struct sink *s, struct instant now, struct outrider_error *err);
     int (*fds)(struct sink *s, struct pollfd *ret_fds, int max);
     void (*close)(struct sink *s);
+    /* Optional: whether the configuration makes sense to it. No I/O. */
+    int (*check)(const struct pipeline_config *config, struct outrider_error *err);
     /* Optional, both or none: (10), (11). */
     void (*commit)(struct sink *s, struct commit_mark progress, struct instant now);
     void (*abort)(struct sink *s, struct instant now);

@@ -13,7 +13,8 @@
  *      they are lost together: then events come again, none is lost.)
  *  (4) Nothing blocks on a network. An operation is started, advanced by
  *      poll(), and given back by poll() when it is done. Operations complete
- *      in the order in which they were started.
+ *      in the order in which they were started, but that a FETCH may pass a
+ *      SETTLE whose events were all delivered: it finds the same either way.
  *  (5) An error from open(), start() or poll() ends the connection: all
  *      operations under way are void. The engine closes the source, waits with
  *      backoff if the disposition says retry, and opens it anew; what was in
@@ -78,6 +79,17 @@ struct source_op {
     bool more;                   /* CLEANUP: there is more to remove right away */
     struct source_op *next;      /* the source's own queue */
 };
+
+/* Whether a FETCH finds the same before and after this operation (contract 4). */
+static inline bool source_op_may_be_passed(const struct source_op *op)
+{
+    if (op->kind != SOURCE_SETTLE || op->batch->is_parked)
+        return false;
+    for (size_t i = 0; i < op->batch->n_settle; i++)
+        if (op->batch->events[i].outcome != OUTCOME_DELIVERED)
+            return false;
+    return true;
+}
 
 struct source {
     const struct source_ops *ops;

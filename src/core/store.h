@@ -92,6 +92,10 @@ struct store_ops {
     /* One call of row() per pipeline known to the database. */
     int (*status)(struct store *s, void (*row)(void *ctx, const struct store_status *st), void *ctx,
                   struct outrider_error *err);
+    /* Of the configuration's pipeline: events that are parked or wait behind one
+     * that is, and dead letters. Cheap, however long the outbox is. */
+    int (*count_failed)(struct store *s, uint64_t *ret_parked, uint64_t *ret_dead,
+                        struct outrider_error *err);
     int (*dead_list)(struct store *s, const struct dead_filter *f,
                      void (*row)(void *ctx, const struct dead_row *r), void *ctx,
                      struct outrider_error *err);

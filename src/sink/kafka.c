@@ -206,6 +206,7 @@ const struct sink_ops outrider__sink_kafka = {
     .poll = kafka_poll,
     .fds = kafka_fds,
     .close = kafka_close,
+    .check = outrider__kafka_check,
     .commit = outrider__kafka_exact_commit,
     .abort = outrider__kafka_exact_abort,
     .doctor = outrider__kafka_doctor,

@@ -75,6 +75,8 @@ struct kafka_settings {
 int outrider__kafka_conf(const struct pipeline_config *c, bool careful, rd_kafka_conf_t **ret_conf,
                          struct kafka_settings *ret_settings, struct outrider_error *err);
 void outrider__kafka_settings_release(struct kafka_settings *s);
+/* Whether such a configuration can be had. */
+int outrider__kafka_check(const struct pipeline_config *c, struct outrider_error *err);
 /* The property that was most likely meant, or NULL. */
 const char *outrider__kafka_nearest(const char *name, char *buffer, size_t size);
 

@@ -204,6 +204,13 @@ static int number_of(const char *name, const char *value, int *ret, struct outri
     return 0;
 }
 
+static bool leaves_topics_to_broker(const struct pipeline_config *c)
+{
+    const struct string_map *m = &c->sink.create_topics;
+    return m->n == 1 && strcmp(m->items[0].name, "auto") == 0 &&
+           strcmp(m->items[0].value, "true") == 0;
+}
+
 static int read_create(const struct pipeline_config *c, struct kafka_settings *s,
                        struct outrider_error *err)
 {
@@ -212,13 +219,17 @@ static int read_create(const struct pipeline_config *c, struct kafka_settings *s
     s->new_replication = -1;
     for (size_t i = 0; i < m->n; i++) {
         const char *name = m->items[i].name;
+        if (leaves_topics_to_broker(c)) {
+            s->new_partitions = 0;
+            continue;
+        }
         int *field = strcmp(name, "partitions") == 0    ? &s->new_partitions
                      : strcmp(name, "replication") == 0 ? &s->new_replication
                                                         : NULL;
         if (field == NULL)
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                                  "sink.create_topics: unknown name '%.60s' (known: partitions, "
-                                  "replication)",
+                                  "sink.create_topics: unknown name '%.60s' (known: partitions "
+                                  "and replication, or auto: true alone)",
                                   name);
         if (number_of(name, m->items[i].value, field, err) < 0)
             return -1;
@@ -269,6 +280,8 @@ static int set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool 
             return -1;
     if (careful && set(conf, "enable.gapless.guarantee", "false", err) < 0)
         return -1;
+    if (leaves_topics_to_broker(c) && set(conf, "allow.auto.create.topics", "true", err) < 0)
+        return -1;
     return read_create(c, s, err);
 }
 
@@ -299,6 +312,17 @@ int outrider__kafka_conf(const struct pipeline_config *c, bool careful, rd_kafka
     read_settings(c, conf, &s);
     *ret_conf = conf;
     *ret_settings = s;
+    return 0;
+}
+
+int outrider__kafka_check(const struct pipeline_config *c, struct outrider_error *err)
+{
+    struct kafka_settings s;
+    rd_kafka_conf_t *conf;
+    if (outrider__kafka_conf(c, false, &conf, &s, err) < 0)
+        return -1;
+    rd_kafka_conf_destroy(conf);
+    outrider__kafka_settings_release(&s);
     return 0;
 }
 

@@ -130,6 +130,36 @@ static void look_at_idempotence(struct look *l)
         tell(l, FINDING_OK, NULL, "this user may write as an idempotent producer");
 }
 
+/* Only exactly once needs them. Nothing is published, but the cluster remembers the
+ * name, which begins as the pipelines' own do, for a while. */
+static void look_at_transactions(struct look *l, struct outrider_error *err)
+{
+    struct kafka_settings settings;
+    rd_kafka_conf_t *conf;
+    if (outrider__kafka_conf(l->config, true, &conf, &settings, err) < 0)
+        return;
+    outrider__kafka_settings_release(&settings);
+    (void)rd_kafka_conf_set(conf, "transactional.id", "outrider:doctor", NULL, 0);
+    (void)rd_kafka_conf_set(conf, "message.timeout.ms", "10000", NULL, 0);
+    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
+    if (rk == NULL) {
+        rd_kafka_conf_destroy(conf);
+        return;
+    }
+    rd_kafka_error_t *why =
+        rd_kafka_init_transactions(rk, (int)(l->config->source.connect_timeout_us / 1000));
+    if (why == NULL)
+        tell(l, FINDING_OK, NULL, "this user may use transactions");
+    else
+        tell(l, l->config->exactly_once ? FINDING_PROBLEM : FINDING_NOTE,
+             "exactly_once needs them: allow this user Write and Describe on transactional ids "
+             "that begin with outrider:",
+             "this user may not use transactions: %s", rd_kafka_error_string(why));
+    if (why != NULL)
+        rd_kafka_error_destroy(why);
+    rd_kafka_destroy(rk);
+}
+
 static void tell_topic(struct look *l, const char *name, const struct rd_kafka_metadata_topic *t)
 {
     bool creates = l->settings.new_partitions != 0;
@@ -203,6 +233,7 @@ int outrider__kafka_doctor(const struct pipeline_config *c, finding_fn *found, v
         return -1;
     if (look_at_connection(&l)) {
         look_at_idempotence(&l);
+        look_at_transactions(&l, err);
         look_at_topics(&l);
         look_at_clock(&l);
     }

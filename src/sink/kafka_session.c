@@ -134,7 +134,7 @@ static void check_trouble(struct kafka_sink *k, const struct kafka_session *s)
         k->base.wake_us = earlier(k->base.wake_us, since + TROUBLE_US);
         return;
     }
-    (void)snprintf(k->base.trouble, sizeof k->base.trouble, "no broker of %.80s answers%s%.100s",
+    (void)snprintf(k->base.trouble, sizeof k->base.trouble, "no broker of %.70s answers%s%.150s",
                    k->settings.servers, s->last_error[0] != '\0' ? ": " : "", s->last_error);
 }
 

@@ -311,6 +311,45 @@ static void a_settle_that_waits_beyond_connect_timeout_is_an_error(void **state)
     sqlite_must(f.db, "COMMIT");
 }
 
+/* A settle that waits for a writer, and a fetch started behind it; whether the
+ * fetch is done while the writer still holds its lock. */
+static bool fetch_passes_a_waiting_settle(struct harness *h, enum outcome outcome)
+{
+    struct outrider_error err = {0};
+    struct batch second;
+    assert_int_equal(outrider__batch_init(&second, HARNESS_BATCH, 1 << 20, NULL), 0);
+    harness_insert(h, "a");
+    harness_activate(h);
+    assert_int_equal(harness_fetch(h), 1);
+    harness_insert(h, "b");
+    harness_decide(&h->batch.events[0], outcome, 0);
+    h->batch.n_settle = 1;
+    struct source_op settle = {.kind = SOURCE_SETTLE, .batch = &h->batch, .now_wall_us = 1};
+    struct source_op fetch = {.kind = SOURCE_FETCH, .batch = &second};
+    sqlite_must(f.db, "BEGIN IMMEDIATE");
+    assert_int_equal(h->source->ops->start(h->source, &settle, &err), 0);
+    assert_int_equal(h->source->ops->start(h->source, &fetch, &err), 0);
+    struct source_op *done = harness_poll(h);
+    bool passes = done == &fetch && second.n == 1;
+    assert_true(passes || done == NULL);
+    sqlite_must(f.db, "COMMIT");
+    assert_ptr_equal(harness_poll(h), &settle);
+    assert_ptr_equal(harness_poll(h), passes ? NULL : &fetch);
+    assert_int_equal(second.n, 1);
+    outrider__batch_release(&second);
+    return passes;
+}
+
+static void a_fetch_passes_a_settle_that_waits_for_a_writer(void **state)
+{
+    assert_true(fetch_passes_a_waiting_settle(*state, OUTCOME_DELIVERED));
+}
+
+static void a_fetch_does_not_pass_a_settle_that_parks(void **state)
+{
+    assert_false(fetch_passes_a_waiting_settle(*state, OUTCOME_PARKED));
+}
+
 /* Fetches until there is nothing, then polls until the source waits for its descriptor. */
 static void go_idle(struct harness *h)
 {
@@ -670,6 +709,8 @@ int main(void)
         T(a_writer_that_does_not_end_is_named_as_the_reason),
         T(a_settle_waits_for_a_writer_without_giving_the_connection_up),
         T(a_settle_that_waits_beyond_connect_timeout_is_an_error),
+        T(a_fetch_passes_a_settle_that_waits_for_a_writer),
+        T(a_fetch_does_not_pass_a_settle_that_parks),
         T(a_commit_wakes_an_idle_source),
         T(without_notifications_a_commit_is_found_by_looking),
         T(an_idle_source_looks_no_more_often_than_poll_interval),

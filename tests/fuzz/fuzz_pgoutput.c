@@ -8,6 +8,22 @@
 
 #include "postgres/cdc_decode.h"
 
+/* One column has two roles, and there is none for others. */
+static const struct cdc_outbox adopted = {
+    .oid = 16500,
+    .schema = "public",
+    .table = "adopted",
+    .columns = {[COL_ID] = "id",
+                [COL_AGGREGATE_ID] = "aggregate_id",
+                [COL_PARTITION_KEY] = "aggregate_id",
+                [COL_PAYLOAD] = "payload",
+                [COL_CREATED_AT] = "created_at"},
+    .aggregate_type = "thing",
+    .event_type = "happened",
+    .headers = {{"aggregate", "aggregate_id"}, {"when", "created_at"}, {"what", "payload"}},
+    .n_headers = 3,
+};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MAX_PAYLOAD 512
@@ -71,8 +87,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct cdc_decoder d;
     struct batch b;
     struct outrider_error err;
-    d = (struct cdc_decoder){
-        .table_oid = 16400, .schema = "public", .table = "outbox", .max_payload = MAX_PAYLOAD};
+    static struct cdc_outbox outboxes[2];
+    outboxes[0] = outrider__cdc_own_outbox(16400, "public", "outbox");
+    outboxes[1] = adopted;
+    d = (struct cdc_decoder){.outboxes = outboxes, .n_outboxes = 2, .max_payload = MAX_PAYLOAD};
     must(outrider__batch_init(&b, 8, 1 << 20, &err) == 0);
     while (size >= 2) {
         size_t len = (size_t)data[0] << 8 | data[1];

@@ -23,6 +23,7 @@ outrider put --db sqlite:shop.db --aggregate-type order --aggregate-id 1 --type 
 outrider relay --from sqlite:shop.db --to file:events --name orders --once
 echo '{"aggregate_type":"a","aggregate_id":"1","event_type":"T","payload":{}}' > events.jsonl
 printf 'pipelines:\n- source: {url: "sqlite:shop.db"}\n  sink: {url: "null:"}\n' > outrider.yaml
+cp "$OUTRIDER_SEEDS/002_connector.json" connector.json
 """
 
 
@@ -41,7 +42,9 @@ def is_about_postgres(page):
 
 class Docs(unittest.TestCase):
     def run_script(self, script, what, **environment):
-        env = clean_environment(PATH=f"{BUILD}:{os.environ['PATH']}", NO_COLOR="1")
+        # timeout(1) signals twice, and LeakSanitizer can hang on a signal while it looks for leaks.
+        env = clean_environment(PATH=f"{BUILD}:{os.environ['PATH']}", NO_COLOR="1", ASAN_OPTIONS="detect_leaks=0",
+                                OUTRIDER_SEEDS=str(ROOT / "tests/support/seeds"))
         env.update(environment)
         with tempfile.TemporaryDirectory() as directory:
             done = subprocess.run(["bash", "-c", "set -euo pipefail\n" + script], cwd=directory,

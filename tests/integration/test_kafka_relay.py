@@ -217,8 +217,16 @@ class Failures(KafkaTest):
         self.assertEqual((s["pending"], s["parked"], s["dead"]), (1, 0, 0))
 
     def test_an_unknown_property_is_an_error_with_the_nearest_name(self):
-        r = self.relay_once("--set", "sink.kafka.compresion.type=lz4", code=1)
+        r = self.relay_once("--set", "sink.kafka.compresion.type=lz4", code=2)
         self.assertIn("did you mean 'compression.type'?", r.err)
+        path = self.path("outrider.yaml")
+        for value, word in (("compresion.type: lz4", "did you mean 'compression.type'?"),
+                            ("acks: 1", "cannot be changed"), ("linger.ms: soon", "linger.ms")):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("source: {url: '%s'}\nsink: {url: '%s', kafka: {%s}}\n"
+                        % (self.url, self.sink, value))
+            r = self.run_outrider("check", "-c", path, code=2)
+            self.assertIn(word, r.err)
 
 
 class Doctor(KafkaTest):

@@ -7,7 +7,7 @@ import unittest
 
 from harness import OUTRIDER, environment, wait_until
 from pgcdc import CdcTest
-from pgserver import Proxy
+from pgserver import Proxy, Session
 
 
 class Fill(CdcTest):
@@ -69,6 +69,17 @@ class Rights(CdcTest):
         self.owner("SELECT pg_drop_replication_slot('taken0')")
         self.mended(relay)
 
+    def test_no_free_sender(self):
+        """A replication connection has a sender, also while it does nothing."""
+        url = self.server.url(self.database)
+        busy = [Session(f"{url}{'&' if '?' in url else '?'}replication=database") for _ in range(4)]
+        for session in busy:
+            self.addCleanup(session.close)
+        relay, _ = self.refused("all 4 senders of the server are in use.*ALTER SYSTEM SET max_wal_senders = 14")
+        for session in busy:
+            session.close()
+        self.mended(relay)
+
     def test_a_slot_of_another_database(self):
         self.server.query(f"SELECT pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")
         self.addCleanup(self.server.query, f"SELECT pg_drop_replication_slot('{self.slot}')")
@@ -106,6 +117,27 @@ class Slot(Fill):
         self.once()
         self.assertEqual(sorted(set(self.delivered_labels())), ["a", "b"])
         self.assertEqual(self.cursor("mode"), "cdc")
+
+    def test_resync_delivers_only_what_was_not_surely_delivered(self):
+        relay = self.relay()
+        self.wait_streaming(relay)
+        for n in range(50):
+            self.commit_event(f"e{n}")
+        self.wait_label("e49", relay=relay)
+        newest = int(self.owner("SELECT max(xmin::text::bigint) FROM outbox")[0][0])
+        wait_until(lambda: int(self.cursor("settled_xid") or 0) > newest, "them to be settled")
+        self.stop_relay(relay)
+        wait_until(lambda: self.slot_value("active") == "f", "the slot to be free")
+        slow = self.session()
+        slow.begin()
+        slow.execute(self.insert("slow", "s"))
+        self.commit_event("lost")
+        self.drop_slot()
+        report = self.run_outrider("resync", "--db", self.url, "--name", self.name)
+        self.assertRegex(report.out, "1 rows that public.outbox still holds were not surely delivered")
+        slow.commit()
+        self.once()
+        self.assertEqual(sorted(self.delivered_labels()[50:]), ["lost", "slow"])
 
     def test_an_invalidated_slot_is_a_precise_error(self):
         self.once()

@@ -8,6 +8,9 @@ from harness import wait_until
 from pgcase import PostgresTest
 
 
+PARTITIONS = "SELECT relname FROM pg_class WHERE relname LIKE 'outbox_p2%' AND relkind = 'r' ORDER BY 1"
+
+
 class CleanUp(PostgresTest):
     def old(self, label, key="k", days=10):
         """An INSERT of an event that looks as if it was made long ago."""
@@ -107,19 +110,29 @@ class Partitions(CleanUp):
         return self.owner(f"SELECT to_regclass('{name}') IS NOT NULL")[0][0] == "t"
 
     def test_partitions_are_made_ahead(self):
-        names = "SELECT relname FROM pg_class WHERE relname LIKE 'outbox_p2%' AND relkind = 'r' ORDER BY 1"
-        before = self.owner(names)
+        before = self.owner(PARTITIONS)
         self.assertEqual(len(before), 8)
         for (name,) in before[2:]:
             self.owner(f"DROP TABLE {name}")
         self.clean()
-        self.assertEqual(self.owner(names), before)
+        self.assertEqual(self.owner(PARTITIONS), before)
         # What came into the default partition meanwhile keeps one from being made, and is no reason to fail.
         self.owner(f"DROP TABLE {before[-1][0]}")
         self.owner(self.old("ahead", days=-7))
         self.clean()
         self.relay_once()
         self.assertEqual(self.delivered_labels(), ["ahead"])
+
+    def test_a_relay_makes_partitions_ahead_though_it_removes_nothing(self):
+        before = self.owner(PARTITIONS)
+        for (name,) in before[2:]:
+            self.owner(f"DROP TABLE {name}")
+        relay = self.start_relay("--set", "cleanup.retention=0")
+        wait_until(lambda: self.owner(PARTITIONS) == before, "the partitions to be made")
+        self.commit_event("one")
+        self.wait_label("one", relay=relay)
+        self.assertTrue(self.exists(), "dropped without a retention")
+        self.stop_relay(relay)
 
     def test_a_partition_is_dropped_when_all_of_it_is_settled(self):
         self.owner(self.old("old"))
@@ -166,6 +179,9 @@ class Partitions(CleanUp):
                 writer.execute(self.old(f"old-{i}"))
                 # The anchor moves on to a row that stays, so that the partition may go.
                 writer.execute(self.insert(f"young-{i}"))
+                if i % 3 == 0:
+                    # All of it is settled now, or nearly: the drop comes while the next one is written.
+                    self.wait_label(f"young-{i}", relay=relay)
                 if maker.value("SELECT to_regclass('outbox_old') IS NULL") == "t":
                     dropped += 1
                     self.wait_label(f"old-{i}", f"young-{i}", relay=relay)
@@ -179,6 +195,75 @@ class Partitions(CleanUp):
         self.assertEqual(self.delivered_labels(), wanted)
         print(f"partitions dropped under way: {dropped}")
         self.stop_relay(relay)
+
+
+class StatusPartitions(PostgresTest):
+    """Rows that carry their state, in partitions."""
+
+    init_arguments = ("--layout", "status", "--partition", "day")
+    old = CleanUp.old
+    clean = CleanUp.clean
+    make_old_partition = Partitions.make_old_partition
+    exists = Partitions.exists
+    test_a_relay_makes_partitions_ahead = Partitions.test_a_relay_makes_partitions_ahead_though_it_removes_nothing
+
+    def setUp(self):
+        super().setUp()
+        self.make_old_partition()
+
+    def age(self):
+        """As if all that happened to the rows so far were long ago."""
+        self.owner("UPDATE outbox SET published_at = published_at - interval '10 days', "
+                   "updated_at = updated_at - interval '10 days'")
+
+    def test_a_partition_is_dropped_when_all_of_it_is_settled(self):
+        self.owner(self.old("old"))
+        self.clean()
+        self.assertTrue(self.exists(), "dropped before anybody read it")
+        self.relay_once()
+        self.clean()
+        self.assertTrue(self.exists(), "dropped though it was published just now")
+        self.age()
+        self.clean()
+        self.assertFalse(self.exists())
+        self.assertEqual(self.delivered_labels(), ["old"])
+
+    def test_a_dead_letter_keeps_its_partition(self):
+        self.owner(self.old("old"))
+        self.relay_once()
+        self.owner("UPDATE outbox SET status = 'DEAD_LETTER'")
+        self.age()
+        self.clean()
+        self.assertTrue(self.exists())
+        self.owner("UPDATE outbox SET status = 'EXPIRED', published_at = NULL, updated_at = now() - interval '10 days'")
+        self.clean()
+        self.assertFalse(self.exists())
+
+    def test_a_relay_drops_partitions_by_itself(self):
+        self.owner(self.old("old"))
+        self.relay_once()
+        self.age()
+        relay = self.start_relay("--set", "cleanup.every=50ms", "--set", "cleanup.retention=1d")
+        wait_until(lambda: not self.exists(), "the partition to be dropped")
+        self.commit_event("after")
+        self.wait_label("after", relay=relay)
+        self.stop_relay(relay)
+
+    def test_a_partition_into_which_a_transaction_writes_is_not_dropped(self):
+        writer = self.owner_session()
+        writer.begin()
+        writer.execute(self.old("slow"))
+        self.clean()
+        self.assertTrue(self.exists())
+        writer.commit()
+        self.clean()
+        self.assertTrue(self.exists(), "an event that nobody delivered was dropped")
+        self.relay_once()
+        self.assertEqual(self.delivered_labels(), ["slow"])
+
+    def test_init_can_be_run_again_and_knows_what_is_there(self):
+        self.run_outrider("init", "--db", self.owner_url)
+        self.assertEqual(self.owner("SELECT prosrc LIKE '%EXPIRED%' FROM pg_proc WHERE proname = 'outbox_partitions'"), [("t",)])
 
 
 if __name__ == "__main__":

@@ -104,6 +104,23 @@ class Epoch(PostgresTest):
         wait_until(lambda: self.position() == 2, "the position to be saved again")
         self.stop_relay(relay)
 
+    def test_a_relay_that_lost_its_epoch_cannot_park(self):
+        relay = self.start_relay(env={"OUTRIDER_FAILPOINTS": "relay.delivered=eio@2"})
+        self.commit_event("one")
+        self.wait_label("one", relay=relay)
+        wait_until(lambda: self.position() == 1, "the position to be saved")
+        self.owner("UPDATE outrider_cursor SET epoch = epoch + 1")
+        self.owner("CREATE TABLE parkings (id text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS "
+                   "'BEGIN INSERT INTO parkings VALUES (NEW.id); RETURN NEW; END'; CREATE TRIGGER note AFTER INSERT ON "
+                   "outrider_parked FOR EACH ROW EXECUTE FUNCTION note()")
+        self.commit_event("two")
+        self.wait_log(relay, "FENCED|another relay took over")
+        # It did not get to park the failed one; under its new epoch it delivers it.
+        wait_until(lambda: self.position() == 2, "the position to be saved again")
+        self.assertEqual(self.delivered_labels()[-1], "two")
+        self.assertEqual(self.owner("SELECT * FROM parkings"), [])
+        self.stop_relay(relay)
+
 
 if __name__ == "__main__":
     harness.main()

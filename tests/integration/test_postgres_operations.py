@@ -9,7 +9,7 @@ import sys
 import harness
 from harness import wait_until
 from pgcase import PostgresTest
-from pgserver import clean_environment, free_port, wait_for
+from pgserver import Session, SqlError, clean_environment, free_port, wait_for
 
 
 class InitAtOnce(PostgresTest):
@@ -26,11 +26,100 @@ class InitAtOnce(PostgresTest):
             self.assertEqual(init.join(), 0, init.err())
         self.server.query("CREATE ROLE relay LOGIN IN ROLE outrider_relay")
         for database in (self.database, other):
-            self.assertEqual(self.server.query("SELECT version FROM outrider_schema", database), [("1",)])
+            self.assertEqual(self.server.query("SELECT version FROM outrider_schema", database), [("2",)])
             self.server.query(self.insert(database), database)
             self.run_outrider("relay", "--from", self.server.url(database, "relay"), "--to", self.sink, "--name", database,
                               "--once")
         self.assertEqual(set(self.delivered_labels()), {self.database, other})
+
+
+class Upgrade(PostgresTest):
+    """A database that version 1 of the schema was made in."""
+
+    def make_outbox(self, server, database):
+        with open(os.path.join(os.path.dirname(harness.__file__), "schemas", "postgres_1.sql"), encoding="utf-8") as f:
+            server.script(f.read(), database)
+        server.query("CREATE ROLE app LOGIN IN ROLE outrider_writer")
+        server.query("CREATE ROLE relay LOGIN IN ROLE outrider_relay")
+        server.script("INSERT INTO outrider_cursor (pipeline, outbox, sink, position, anchor_id) SELECT 'default', "
+                      "'public.outbox', '', 1, '00000000-0000-4000-8000-000000000001'; INSERT INTO outbox (id, "
+                      "aggregate_type, aggregate_id, event_type, payload) VALUES ('00000000-0000-4000-8000-000000000001', "
+                      "'order', 'k', 'changed', '{\"n\": \"before\"}'); INSERT INTO outrider_parked (pipeline, outbox, lane, "
+                      "state, seq, id, aggregate_type, aggregate_id, event_type, payload, next_attempt_at) VALUES ('default', "
+                      "'public.outbox', 'p', 'parked', 7, 'p7', 'order', 'p', 'changed', '{\"n\": \"parked\"}', now())", database)
+
+    def test_a_relay_says_to_run_init_and_goes_on_when_that_is_done(self):
+        self.commit_event("after")
+        relay = self.start("relay", "--from", self.url, "--to", self.sink)
+        self.wait_log(relay, "older version.*lacks mode.*outrider init")
+        for command in (("status", "--db"), ("doctor", "--from")):
+            result = self.run_outrider(*command, self.url, code=1)
+            self.assertRegex(result.out + result.err, "older version.*outrider init")
+        self.run_outrider("init", "--db", self.owner_url)
+        self.wait_label("after", "parked", relay=relay)
+        self.stop_relay(relay)
+        # What was settled before stays so.
+        self.assertNotIn("before", self.delivered_labels())
+        self.assertEqual(self.owner("SELECT version FROM outrider_schema"), [("2",)])
+
+    def test_an_upgraded_schema_is_the_same_as_a_new_one(self):
+        fresh = self.server.create_database()
+        self.run_outrider("init", "--db", self.server.url(fresh))
+        self.assertNotIn("ALTER TABLE", self.run_outrider("init", "--dry-run", "--db", self.server.url(fresh)).out)
+        self.assertIn("ALTER TABLE", self.run_outrider("init", "--dry-run", "--db", self.owner_url).out)
+        self.run_outrider("init", "--db", self.owner_url)
+        columns = ("SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+                   "WHERE table_schema = 'public' ORDER BY 1, 2")
+        indexes = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"
+        for what in (columns, indexes):
+            self.assertEqual(self.owner(what), self.server.query(what, fresh))
+
+    def test_a_schema_that_is_newer_is_left_alone(self):
+        self.run_outrider("init", "--db", self.owner_url)
+        self.owner("UPDATE outrider_schema SET version = 99")
+        result = self.run_outrider("init", "--db", self.owner_url, code=1)
+        self.assertRegex(result.err, "version 99.*newer")
+
+
+class InitAgain(PostgresTest):
+    def test_what_is_there_is_not_changed_into_something_else(self):
+        for wish in (("--layout", "status"), ("--partition", "day")):
+            result = self.run_outrider("init", "--db", self.owner_url, *wish, code=None)
+            self.assertNotEqual(result.code, 0)
+            self.assertRegex(result.err, "is there already")
+        self.run_outrider("init", "--db", self.owner_url, "--layout", "log")
+
+
+class Roles(PostgresTest):
+    """They may do what they need, which every other test shows, and nothing else."""
+
+    def assert_denied(self, user, *statements):
+        session = self.session(user=user)
+        for statement in statements:
+            with self.subTest(user=user, statement=statement), self.assertRaises(SqlError) as caught:
+                session.execute(statement)
+            self.assertEqual(caught.exception.state, "42501", statement)
+
+    def test_a_writer_may_only_insert(self):
+        self.session().execute("SELECT outbox_enqueue('order', '1', 'Created', '{}')")
+        self.commit_event("one")
+        self.assert_denied("app", "SELECT payload FROM outbox", "UPDATE outbox SET payload = NULL", "DELETE FROM outbox",
+                           "TRUNCATE outbox", "SELECT * FROM outrider_cursor", "SELECT * FROM outrider_parked",
+                           "SELECT setval('outbox_seq_seq', 1)", "CREATE TABLE mine (id int)")
+
+    def test_a_relay_may_not_write_events(self):
+        self.commit_event("one")
+        self.assert_denied("relay", self.insert("two"), "UPDATE outbox SET payload = NULL", "TRUNCATE outbox",
+                           "SELECT outbox_enqueue('order', '1', 'Created', '{}')", "DELETE FROM outrider_cursor",
+                           "SELECT setval('outbox_seq_seq', 1)", "UPDATE outrider_schema SET version = 0")
+
+    def test_a_relayed_row_is_never_touched(self):
+        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', i::text, "
+                   "'changed', jsonb_build_object('n', i) FROM generate_series(1, 3000) i")
+        self.relay_once()
+        self.assertEqual(len(self.delivered_labels()), 3000)
+        # An update or a row lock, which leave dead versions behind, would show here.
+        self.assertEqual(self.owner("SELECT count(*) FROM outbox WHERE xmax::text <> '0' OR cmax::text <> '0'"), [("0",)])
 
 
 class Tls(PostgresTest):
@@ -106,10 +195,10 @@ class Pooler(PostgresTest):
         super().setUp()
         self.program = program
 
-    def pooler(self, mode):
+    def pooler(self, mode, **settings):
         """The port of a pgbouncer in this mode; it ends with the test."""
         port = free_port()
-        root = os.path.join(self.server.root, mode)
+        root = os.path.join(self.server.root, f"pooler{port}")
         os.mkdir(root)
         ini, users = os.path.join(root, "ini"), os.path.join(root, "users")
         with open(users, "w", encoding="utf-8") as f:
@@ -117,7 +206,8 @@ class Pooler(PostgresTest):
         with open(ini, "w", encoding="utf-8") as f:
             f.write(f"[databases]\n* = host={self.server.root} port={self.server.port}\n[pgbouncer]\n"
                     f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\n"
-                    f"auth_file = {users}\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits,options\n")
+                    f"auth_file = {users}\npool_mode = {mode}\nignore_startup_parameters = extra_float_digits,options\n"
+                    + "".join(f"{k} = {v}\n" for k, v in settings.items()))
         pooler = subprocess.Popen([self.program, "-q", ini], cwd=root, env=clean_environment(), stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.server._as)
         self.addCleanup(pooler.wait)
@@ -135,6 +225,33 @@ class Pooler(PostgresTest):
         self.assertRegex(text, "session mode")
         direct = self.run_outrider("doctor", "--from", self.url, code=None)
         self.assertNotRegex(direct.out + direct.err, "(?i)pooler")
+
+    def refused(self, mode, **settings):
+        self.commit_event("one")
+        url = self.server.url(self.database, "relay", port=self.pooler(mode, **settings))
+        relay = self.start("relay", "--from", url, "--to", self.sink)
+        self.assertEqual(relay.join(), 1, relay.err())
+        self.assertRegex(relay.err(), "(?i)pooler.*session mode")
+        self.assertEqual(self.delivered_labels(), [])
+        # Nothing of it is left in sessions that applications will use: neither a setting nor the lock.
+        self.assertIsNone(self.active_backend())
+        with Session(url) as pooled:
+            self.assertEqual(pooled.value("SELECT current_setting('enable_seqscan') || current_setting('jit')"), "onon")
+            self.assertEqual(pooled.value("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'outrider%'"), "0")
+
+    def test_a_relay_refuses_transaction_mode(self):
+        self.refused("transaction")
+
+    def test_a_relay_refuses_transaction_mode_with_processes_in_turn(self):
+        self.refused("transaction", server_round_robin=1)
+
+    def test_a_relay_refuses_statement_mode(self):
+        self.refused("statement")
+
+    def test_a_pool_without_a_second_connection_is_told(self):
+        url = self.server.url(self.database, "relay", port=self.pooler("transaction", default_pool_size=1))
+        result = self.run_outrider("relay", "--from", url, "--to", self.sink, "--once", "--set", "connect_timeout=1s", code=1)
+        self.assertRegex(result.err, "pooler .* no second connection")
 
     def test_session_mode_works(self):
         self.commit_event("one")

@@ -306,6 +306,45 @@ class Competing(StatusTest):
         self.wait_for("SELECT count(*) FROM outbox WHERE status = 'PENDING' AND locked_by IS NULL", "3")
 
 
+class Replay(StatusTest):
+    """Published rows, again, to another place; nothing of theirs changes."""
+
+    def replayed(self, table, *point, code=0):
+        result = self.run_outrider("replay", "--db", self.url, "--table", table, "--to", "stdout:", "--set", "source.batch=3", *point,
+                                   code=code)
+        return [json.loads(line)["payload"]["n"] for line in result.out.splitlines()] if code == 0 else result
+
+    def test_rows_are_read_from_a_seq_or_a_time_on_and_left_as_they_are(self):
+        self.insert(8)
+        self.relay_once()
+        self.insert(2, first=9)
+        before = self.sql("SELECT * FROM outbox ORDER BY seq")
+        cursor = self.sql("SELECT * FROM outrider_cursor")
+        self.assertEqual(self.replayed("outbox", "--from-seq", "3"), [3, 4, 5, 6, 7, 8])
+        self.assertEqual(self.replayed("outbox", "--since", "1h"), [1, 2, 3, 4, 5, 6, 7, 8])
+        self.assertEqual(self.replayed("outbox", "--since", "2100-01-01"), [])
+        self.assertEqual(self.sql("SELECT * FROM outbox ORDER BY seq"), before)
+        self.assertEqual(self.sql("SELECT * FROM outrider_cursor"), cursor)
+
+    def test_it_runs_beside_a_relay(self):
+        self.insert(3)
+        relay = self.start_relay()
+        self.wait_published(3)
+        self.assertEqual(self.replayed("outbox", "--from-seq", "1"), [1, 2, 3])
+        self.assertEqual(relay.stop(), 0)
+
+    def test_an_adopted_table_without_a_sequence_is_read_by_time_and_id(self):
+        self.sql("CREATE TABLE plain_outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id "
+                 "text, event_type text, payload jsonb, published boolean, created_at timestamptz)")
+        self.sql("INSERT INTO plain_outbox (aggregate_type, aggregate_id, event_type, payload, published, created_at) "
+                 "SELECT 'order', '1', 'Created', jsonb_build_object('n', i), true, now() - "
+                 "interval '1 hour' + i / 4 * interval '1 second' FROM generate_series(1, 10) i")
+        wanted = [int(n) for n in self.column("SELECT payload->>'n' FROM plain_outbox ORDER BY created_at, id")]
+        self.assertEqual(self.replayed("plain_outbox", "--since", "2h"), wanted)
+        result = self.replayed("plain_outbox", "--from-seq", "1", code=1)
+        self.assertRegex(result.err, "no sequence.*--since")
+
+
 class BadNights(StatusTest):
     def test_a_lost_connection_costs_nothing(self):
         relay = self.start_relay("--set", "source.batch=50")

@@ -74,6 +74,8 @@ static void make_events(struct world *w)
 static void make_faults(struct world *w)
 {
     struct faults *f = &w->faults;
+    /* By the seed itself: chance would make other worlds of the seeds that are known. */
+    w->holds = w->seed % 4 == 3;
     double level = world_chance(w, 0.2) ? 0 : 0.01;
     if (world_chance(w, 0.5))
         f->source_error = level;
@@ -95,7 +97,8 @@ static void make_faults(struct world *w)
 
 static void trace_event(void *ctx, const struct event *e)
 {
-    world_trace(ctx, "outcome  e%lld %s", (long long)e->seq - 1,
+    (void)ctx;
+    world_trace(the_world, "outcome  e%lld %s", (long long)e->seq - 1,
                 outrider__outcome_name(e->outcome));
 }
 
@@ -119,7 +122,23 @@ struct actor {
     int n_committed; /* when it started: what --once has to settle */
     int64_t started_wall_us;
     int64_t active_us; /* when its source was last active */
+    bool is_sink_down; /* an outage was told, and not yet its end */
 };
+
+/* An outage is told once, and its end once. */
+static void on_note(void *ctx, enum relay_note note, uint64_t count,
+                    const struct outrider_error *why)
+{
+    struct actor *a = ctx;
+    (void)count;
+    (void)why;
+    if (note != NOTE_SINK_DOWN && note != NOTE_SINK_UP)
+        return;
+    world_trace(the_world, "%s", note == NOTE_SINK_DOWN ? "sink is down" : "sink is up");
+    if (a->is_sink_down == (note == NOTE_SINK_DOWN))
+        world_broken(the_world, "an outage, or its end, is told twice");
+    a->is_sink_down = note == NOTE_SINK_DOWN;
+}
 
 static void actor_start(struct world *w, struct actor *a)
 {
@@ -127,7 +146,7 @@ static void actor_start(struct world *w, struct actor *a)
     struct relay_setup setup = {.config = &w->config,
                                 .source_ops = &sim_source_ops,
                                 .sink_ops = &sim_sink_ops,
-                                .observer = {.ctx = w, .event = trace_event},
+                                .observer = {.ctx = a, .event = trace_event, .note = on_note},
                                 .seed = world_random(w)};
     *a = (struct actor){.n_committed = w->n_committed,
                         .started_wall_us = w->now.wall_us,

@@ -2,6 +2,8 @@
 /* A sink over the simulated broker: acknowledges late, in any order across
  * keys, loses acknowledgements, fails events and has outages. Exactly once it
  * has transactions, which others shut out, and commits that nobody hears of. */
+#include <stdio.h>
+
 #include "world.h"
 
 #define HOLD 24
@@ -255,6 +257,13 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
         return -1;
     if (world_chance(w, w->faults.sink_error))
         return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "simulated: sink lost");
+    s->trouble[0] = '\0';
+    if (w->outage && w->holds) {
+        if (me->n > 0)
+            (void)snprintf(s->trouble, sizeof s->trouble, "simulated: nobody answers");
+        s->wake_us = now.mono_us + 5000;
+        return 0;
+    }
     if (w->outage) {
         while (me->n > 0)
             report(me, 0, SINK_DOWN);

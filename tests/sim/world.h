@@ -102,6 +102,7 @@ struct world {
     /* The broker: survives. */
     int64_t log_no;
     bool outage;
+    bool holds;        /* in an outage the broker's client keeps what it has, and says so */
     uint64_t producer; /* exactly once: whoever is older is shut out */
     struct commit_mark progress, lost_progress;
     bool is_progress_lost;

@@ -21,6 +21,8 @@ import uuid
 import harness
 
 JAVA_FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+RESOURCES = {"topic": 2, "cluster": 4, "transactional-id": 5}
+OPERATIONS = {"all": 2, "write": 4, "create": 5, "describe": 8, "idempotent-write": 12}
 _jars = None
 
 
@@ -85,8 +87,8 @@ def _read_exactly(s, n):
 
 
 class Node:
-    def __init__(self, cluster, number, port, controller_port, sasl_port):
-        self.cluster, self.number = cluster, number
+    def __init__(self, cluster, number, port, controller_port, sasl_port, keystore=None):
+        self.cluster, self.number, self.keystore = cluster, number, keystore
         self.port, self.controller_port, self.sasl_port = port, controller_port, sasl_port
         self.dir = os.path.join(cluster.dir, "node%d" % number)
         os.mkdir(self.dir)
@@ -94,7 +96,8 @@ class Node:
         self.process = None
 
     def write_config(self, voters, extra):
-        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT"
+        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:" + (
+            "SASL_SSL" if self.keystore else "SASL_PLAINTEXT")
         listeners = "PLAINTEXT://127.0.0.1:%d" % self.port
         if self.sasl_port:
             listeners += ",SASL://127.0.0.1:%d" % self.sasl_port
@@ -119,7 +122,10 @@ class Node:
             values["sasl.enabled.mechanisms"] = "PLAIN"
             values["listener.name.sasl.plain.sasl.jaas.config"] = (
                 "org.apache.kafka.common.security.plain.PlainLoginModule required "
-                'user_relay="right";')
+                'user_relay="right" user_guest="right";')
+        if self.keystore:
+            values["listener.name.sasl.ssl.keystore.type"] = "PEM"
+            values["listener.name.sasl.ssl.keystore.location"] = self.keystore
         values.update(extra)
         with open(self.config, "w", encoding="utf-8") as f:
             for name, value in values.items():
@@ -161,14 +167,15 @@ class Node:
 class Cluster:
     """n brokers in combined mode; `with Cluster() as c`, or start() and close()."""
 
-    def __init__(self, n=1, sasl=False, **properties):
+    def __init__(self, n=1, sasl=False, keystore=None, **properties):
+        """keystore: a PEM file with key and certificate, for SASL over TLS."""
         need()
         self.id = "".join(c for c in uuid.uuid4().hex[:22])
         self.dir = tempfile.mkdtemp(prefix="outrider-kafka-")
         self.nodes = []
         ports = free_ports(3 * n)
         self.nodes = [Node(self, i + 1, ports[3 * i], ports[3 * i + 1],
-                           ports[3 * i + 2] if sasl else None) for i in range(n)]
+                           ports[3 * i + 2] if sasl else None, keystore) for i in range(n)]
         voters = ",".join("%d@127.0.0.1:%d" % (x.number, x.controller_port) for x in self.nodes)
         extra = {name.replace("_", "."): value for name, value in properties.items()}
         for node in self.nodes:
@@ -237,6 +244,15 @@ class Cluster:
         if error not in (0, 36):
             raise AssertionError("cannot create topic %s: error %d" % (name, error))
         harness.wait_until(lambda: self.partitions(name) == partitions, "topic " + name)
+
+    def allow(self, principal, operation, resource, name, is_prefix=False):
+        """An ACL (CreateAcls 1), by numbers of the protocol: see OPERATIONS, RESOURCES."""
+        body = struct.pack(">ib", 1, RESOURCES[resource]) + _string(name) + (
+            b"\x04" if is_prefix else b"\x03")
+        body += _string(principal) + _string("*") + struct.pack(">bb", OPERATIONS[operation], 3)
+        (error,) = struct.unpack_from(">h", self._request(30, 1, body), 8)
+        if error != 0:
+            raise AssertionError("cannot make an ACL: error %d" % error)
 
     def delete_topic(self, name):
         answer = self._request(20, 3, struct.pack(">i", 1) + _string(name) +

@@ -45,7 +45,7 @@ class CdcTest(PostgresTest):
                                  self.name, "--once", *args, code=code, env=env)
 
     def cursor(self, column):
-        rows = self.owner(f"SELECT {column} FROM outrider_cursor WHERE pipeline = '{self.name}'")
+        rows = self.owner(f"SELECT {column} FROM outrider_cursor WHERE pipeline = '{self.name}' AND mode <> 'member'")
         return rows[0][0] if rows else None
 
     def wait_mode(self, mode, relay=None):

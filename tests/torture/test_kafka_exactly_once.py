@@ -226,5 +226,9 @@ class FromCdc(PostgresShop, pgcdc.CdcTest):
         self.try_points(POINTS if SOAK else CRUCIAL, NUMBERS)
 
 
+class FromCdcOfStatusRows(FromCdc):
+    init_arguments = ("--layout", "status")
+
+
 if __name__ == "__main__":
     harness.main()

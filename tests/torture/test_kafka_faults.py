@@ -71,12 +71,17 @@ class OneBroker(FaultTest):
         self.assertEqual(relay.stop(), 0, relay.err())
         print("\n%d events, %d messages" % (writer.total, total), file=sys.stderr)
 
-    def test_an_outage_spends_nothing_and_memory_stays_bounded(self):
-        relay = self.start_relay(env=ENV)
+    def test_an_outage_longer_than_every_timeout_spends_nothing_and_memory_stays_bounded(self):
+        relay = self.start_relay("--set", "sink.kafka.socket.timeout.ms=1000", "--set",
+                                 "sink.kafka.request.timeout.ms=500", "--set",
+                                 "sink.kafka.socket.connection.setup.timeout.ms=1000", "--set",
+                                 "send_timeout=1s", "--set", "connect_timeout=1s", "--set",
+                                 "retry.delays=10ms", "--set", "retry.max_attempts=2", env=ENV)
         self.put_many([self.row("k0", 0)])
         self.drain()
         node = self.cluster.nodes[0]
         node.kill()
+        away_since = time.monotonic()
         before = rss(relay.pid)
         # Sixty megabytes that nobody can take.
         fill = "x" * 1000
@@ -89,11 +94,14 @@ class OneBroker(FaultTest):
             counts[key] += 1
         self.put_many(rows, "--batch", "5000")
         relay.wait_for_log("no broker of")
+        # Several times as long as each of the timeouts above.
+        harness.wait_until(lambda: time.monotonic() - away_since > (120 if SOAK else 6), "an outage")
         self.assertLess(rss(relay.pid) - before, 40 << 20)
         self.assertGreaterEqual(self.assert_nothing_failed()["pending"], 59000)
         self.restart(node)
         back = time.monotonic()
         relay.wait_for_log("sink is up")
+        # Nobody waits for a timer of ours: the client's own, of half a second, is the longest.
         print("\ndelivering again after %.2f s" % (time.monotonic() - back), file=sys.stderr)
         self.drain()
         self.assertLess(rss(relay.pid) - before, 60 << 20)

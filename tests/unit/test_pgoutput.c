@@ -43,8 +43,9 @@ static void put_cell(struct fixture *f, char form, struct bytes value)
 static int setup(void **state)
 {
     static struct fixture f;
-    f = (struct fixture){
-        .d = {.table_oid = OID, .schema = "public", .table = "outbox", .max_payload = 100}};
+    static struct cdc_outbox outbox;
+    outbox = outrider__cdc_own_outbox(OID, "public", "outbox");
+    f = (struct fixture){.d = {.outboxes = &outbox, .n_outboxes = 1, .max_payload = 100}};
     outrider__strbuf_init(&f.m, 1 << 20);
     assert_int_equal(outrider__batch_init(&f.b, 16, 1 << 20, &f.err), 0);
     *state = &f;

@@ -67,14 +67,20 @@ static void forget_gaps(struct harness *h, int i)
     assert_int_equal(gaps_saved(), 0);
 }
 
-static void a_slow_transaction_that_commits_a_low_seq_late_is_delivered(void **state)
+/* Session 2 has taken seq 1 and not committed, event 2 is delivered. */
+static void open_a_gap(struct harness *h)
 {
-    struct harness *h = *state;
     harness_activate(h);
     pg_fixture_sql(2, "BEGIN");
     put(2, 1);
     put(3, 2);
     assert_string_equal(fetch(h), "2");
+}
+
+static void a_slow_transaction_that_commits_a_low_seq_late_is_delivered(void **state)
+{
+    struct harness *h = *state;
+    open_a_gap(h);
     put(3, 3);
     assert_string_equal(fetch(h), "3");
     assert_int_equal(gaps_saved(), 1);
@@ -87,11 +93,7 @@ static void a_slow_transaction_that_commits_a_low_seq_late_is_delivered(void **s
 static void a_late_event_is_delivered_after_a_restart_in_between(void **state)
 {
     struct harness *h = *state;
-    harness_activate(h);
-    pg_fixture_sql(2, "BEGIN");
-    put(2, 1);
-    put(3, 2);
-    assert_string_equal(fetch(h), "2");
+    open_a_gap(h);
     harness_close(h);
     pg_fixture_sql(2, "COMMIT");
     harness_activate(h);
@@ -143,11 +145,7 @@ static void settling_late_events_in_part_keeps_the_rest(void **state)
 static void an_aborted_transaction_leaves_no_gap_behind(void **state)
 {
     struct harness *h = *state;
-    harness_activate(h);
-    pg_fixture_sql(2, "BEGIN");
-    put(2, 1);
-    put(3, 2);
-    assert_string_equal(fetch(h), "2");
+    open_a_gap(h);
     assert_int_equal(gaps_saved(), 1);
     pg_fixture_sql(2, "ROLLBACK");
     forget_gaps(h, 3);
@@ -171,11 +169,7 @@ static void a_savepoint_rolled_back_leaves_no_gap_when_its_transaction_ends(void
 static void a_prepared_transaction_is_waited_for(void **state)
 {
     struct harness *h = *state;
-    harness_activate(h);
-    pg_fixture_sql(2, "BEGIN");
-    put(2, 1);
-    put(3, 2);
-    assert_string_equal(fetch(h), "2");
+    open_a_gap(h);
     assert_int_equal(harness_fetch(h), 0); /* notes who writes */
     pg_fixture_sql(2, "PREPARE TRANSACTION 'slow'");
     for (int i = 0; i < 5; i++)
@@ -187,11 +181,7 @@ static void a_prepared_transaction_is_waited_for(void **state)
 static void a_transaction_prepared_before_a_server_crash_is_waited_for(void **state)
 {
     struct harness *h = *state;
-    harness_activate(h);
-    pg_fixture_sql(2, "BEGIN");
-    put(2, 1);
-    put(3, 2);
-    assert_string_equal(fetch(h), "2");
+    open_a_gap(h);
     pg_fixture_sql(2, "PREPARE TRANSACTION 'slow'");
     harness_close(h);
     pg_server_restart("immediate");
@@ -207,11 +197,7 @@ static void a_long_unrelated_transaction_stalls_nothing(void **state)
 {
     struct harness *h = *state;
     pg_fixture_sql(4, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()");
-    harness_activate(h);
-    pg_fixture_sql(2, "BEGIN");
-    put(2, 1);
-    put(3, 2);
-    assert_string_equal(fetch(h), "2");
+    open_a_gap(h);
     pg_fixture_sql(2, "ROLLBACK");
     forget_gaps(h, 3);
 }
@@ -219,11 +205,7 @@ static void a_long_unrelated_transaction_stalls_nothing(void **state)
 static void a_gap_that_is_filled_while_nothing_else_happens_is_noticed(void **state)
 {
     struct harness *h = *state;
-    harness_activate(h);
-    pg_fixture_sql(2, "BEGIN");
-    put(2, 1);
-    put(3, 2);
-    assert_string_equal(fetch(h), "2");
+    open_a_gap(h);
     assert_int_equal(harness_fetch(h), 0);
     pg_fixture_sql(2, "COMMIT");
     while (!h->source->ready) {

@@ -328,6 +328,38 @@ static void numbers_as_states_must_be_explained(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
+static void a_given_name_is_found_in_its_other_spelling_and_that_is_told(void **state)
+{
+    struct column_map m;
+    (void)state;
+    given("map.aggregate_type", "aggregatetype");
+    given("map.aggregate_id", "aggregateid");
+    assert_int_equal(outrider__map_infer(&outbox, &config, &m, NULL), 0);
+    assert_string_equal(m.columns[ROLE_AGGREGATE_TYPE]->name, "aggregate_type");
+    assert_string_equal(m.columns[ROLE_AGGREGATE_ID]->name, "aggregate_id");
+    assert_string_equal(m.respelled,
+                        "'aggregate_type' for 'aggregatetype', 'aggregate_id' for 'aggregateid'");
+    given("map.aggregate_type", "aggregate_type");
+    given("map.aggregate_id", "aggregate_id");
+    assert_int_equal(outrider__map_infer(&outbox, &config, &m, NULL), 0);
+    assert_string_equal(m.respelled, "");
+}
+
+static void columns_become_headers_and_a_missing_one_is_an_error_unless_told_otherwise(void **state)
+{
+    struct column_map m;
+    struct outrider_error err = {0};
+    (void)state;
+    given("map.header_columns", "{eventType: event_type, tenant: tenant}");
+    assert_int_equal(outrider__map_infer(&outbox, &config, &m, &err), -1);
+    assert_non_null(strstr(err.message, "'tenant'"));
+    given("map.missing_columns", "ignore");
+    assert_int_equal(outrider__map_infer(&outbox, &config, &m, &err), 0);
+    assert_int_equal(m.n_headers, 1);
+    assert_string_equal(m.headers[0].name, "eventType");
+    assert_string_equal(m.headers[0].column->name, "event_type");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +378,8 @@ int main(void)
         TEST(a_column_that_is_not_there_is_refused),
         TEST(a_role_can_be_switched_off),
         TEST(numbers_as_states_must_be_explained),
+        TEST(a_given_name_is_found_in_its_other_spelling_and_that_is_told),
+        TEST(columns_become_headers_and_a_missing_one_is_an_error_unless_told_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

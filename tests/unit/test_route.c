@@ -487,6 +487,39 @@ static void a_null_payload_is_a_tombstone(void **state)
     assert_non_null(f->event->delivery.payload.data);
 }
 
+static void an_object_holds_the_payload_and_some_headers(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        struct bytes payload;
+        const char *as, *want;
+    } cases[] = {
+        {{"{\"a\": 1}", 8},
+         "json",
+         "{\"payload\":{\"a\":1},\"kind\":\"x\\\"y\",\"n\":7,\"no\":null}"},
+        {{"{\"a\": 1}", 8},
+         "string",
+         "{\"payload\":\"{\\\"a\\\": 1}\",\"kind\":\"x\\\"y\",\"n\":7,\"no\":null}"},
+        {{"text", 4}, "json", "{\"payload\":\"text\",\"kind\":\"x\\\"y\",\"n\":7,\"no\":null}"},
+        {{"\xff", 1}, "json", "{\"payload\":\"/w==\",\"kind\":\"x\\\"y\",\"n\":7,\"no\":null}"},
+        {{NULL, 0}, "json", "{\"payload\":null,\"kind\":\"x\\\"y\",\"n\":7,\"no\":null}"},
+    };
+    f->event->headers = BYTES_LIT("{\"kind\":\"x\\\"y\",\"n\":7,\"trace\":\"t\"}");
+    set(f, "form", "object");
+    set(f, "object.members", "[kind, n, no]");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set(f, "object.payload", cases[i].as);
+        f->event->payload = cases[i].payload;
+        route(f);
+        assert_text(f->event->delivery.payload, cases[i].want);
+        assert_header(&f->event->delivery, "trace", "t");
+        assert_header(&f->event->delivery, "kind", NULL);
+    }
+    set(f, "sink.empty_is_tombstone", "true");
+    route(f);
+    assert_null(f->event->delivery.payload.data);
+}
+
 static void deliveries_outlive_the_router(void **state)
 {
     struct fixture *f = *state;
@@ -586,6 +619,7 @@ int main(void)
         T(strange_names_are_escaped_in_an_envelope),
         T(a_binary_cloudevent_is_all_in_headers),
         T(a_null_payload_is_a_tombstone),
+        T(an_object_holds_the_payload_and_some_headers),
         T(deliveries_outlive_the_router),
         T(a_dead_letter_says_what_happened),
         T(what_could_not_be_routed_becomes_a_dead_letter_too),

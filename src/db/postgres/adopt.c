@@ -8,7 +8,6 @@
 
 const char *const outrider__pg_adopt_sql = sql_adopt;
 
-#define PG_DATE 1082
 #define PG_CHAR 18
 #define PG_NAME 19
 
@@ -197,7 +196,7 @@ int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *co
 {
     if (outrider__map_infer(&a->table, config, &a->map, err) < 0)
         return -1;
-    if (a->map.mark == MARK_NONE)
+    if (a->map.mark == MARK_NONE && config->source.mode != MODE_CDC)
         return outrider__fail(
             err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
             "table %s has a sequence (%s) but no mark of what is published; as a log it needs "
@@ -280,9 +279,11 @@ void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, con
             strbuf_append_str(sql, " IS NULL");
         }
         strbuf_append_str(sql, ")");
-    } else {
+    } else if (a->map.mark == MARK_TIME) {
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, alias);
         strbuf_append_str(sql, " IS NULL");
+    } else {
+        strbuf_append_str(sql, "false"); /* the row does not say */
     }
 }
 
@@ -294,9 +295,11 @@ void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, con
         outrider__pg_sql_literal(sql, a->map.values[STATE_PUBLISHED]);
     } else if (a->map.mark == MARK_BOOLEAN) {
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED, alias);
-    } else {
+    } else if (a->map.mark == MARK_TIME) {
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, alias);
         strbuf_append_str(sql, " IS NOT NULL");
+    } else {
+        strbuf_append_str(sql, "false");
     }
 }
 
@@ -325,6 +328,30 @@ static void cast_column(struct strbuf *sql, const struct adopted *a, enum column
     outrider__strbuf_appendf(sql, "::%s, ", type);
 }
 
+/* The event's own headers and those that are made from columns, as one object. */
+static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    if (a->map.n_headers == 0) {
+        text_column(sql, a, ROLE_HEADERS, alias, NULL);
+        return;
+    }
+    strbuf_append_str(sql, "((SELECT coalesce(jsonb_object_agg(h.k, h.v), '{}') FROM (VALUES ");
+    for (size_t i = 0; i < a->map.n_headers; i++) {
+        strbuf_append_str(sql, i > 0 ? ", (" : "(");
+        outrider__pg_sql_literal(sql, a->map.headers[i].name);
+        outrider__strbuf_appendf(sql, ", to_jsonb(%s", alias);
+        outrider__pg_sql_ident(sql, a->map.headers[i].column->name);
+        strbuf_append_str(sql, "))");
+    }
+    strbuf_append_str(sql, ") AS h(k, v) WHERE h.v IS NOT NULL)");
+    if (has(a, ROLE_HEADERS)) {
+        strbuf_append_str(sql, " || coalesce(");
+        outrider__pg_sql_column(sql, a, ROLE_HEADERS, alias);
+        strbuf_append_str(sql, "::jsonb, '{}')");
+    }
+    strbuf_append_str(sql, ")::text, ");
+}
+
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
                             const char *max)
 {
@@ -341,7 +368,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type);
     outrider__strbuf_appendf(sql, "CASE WHEN %s <= %s THEN %s%s END, ", strbuf_cstr(&size), max,
                              strbuf_cstr(&column), payload->kind == KIND_TEXT ? "::text" : "");
-    text_column(sql, a, ROLE_HEADERS, alias, NULL);
+    headers_column(sql, a, alias);
     text_column(sql, a, ROLE_TOPIC, alias, NULL);
     text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL);
     cast_column(sql, a, ROLE_PARTITION, alias, "int4");
@@ -385,6 +412,23 @@ void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, co
     strbuf_append_str(sql, "'infinity'::timestamptz)");
 }
 
+/* Settled for good: dead letters wait for a person. */
+static void over(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    const char *expired = a->map.values[STATE_EXPIRED];
+    bool tells = a->map.mark == MARK_STATUS && expired[0] != '\0' &&
+                 strcmp(expired, a->map.values[STATE_DEAD]) != 0;
+    strbuf_append_str(sql, "(");
+    outrider__pg_sql_published(sql, a, alias);
+    if (tells) {
+        strbuf_append_str(sql, " OR ");
+        outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
+        strbuf_append_str(sql, " = ");
+        outrider__pg_sql_literal(sql, expired);
+    }
+    strbuf_append_str(sql, ")");
+}
+
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
 {
     outrider__strbuf_appendf(sql, "DELETE FROM %s o WHERE ", a->outbox);
@@ -392,7 +436,7 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
     strbuf_append_str(sql, " IN (SELECT ");
     outrider__pg_sql_column(sql, a, ROLE_ID, "i.");
     outrider__strbuf_appendf(sql, " FROM %s i WHERE ", a->outbox);
-    outrider__pg_sql_published(sql, a, "i.");
+    over(sql, a, "i.");
     strbuf_append_str(sql, " AND ");
     if (has(a, ROLE_PUBLISHED_AT)) {
         /* By itself, so that an index on it serves. */
@@ -404,4 +448,14 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
     }
     outrider__pg_sql_settled_at(sql, a, "i.");
     strbuf_append_str(sql, " < $1::timestamptz LIMIT $2::int8)");
+}
+
+void outrider__pg_adopt_complete(const struct adopted *a, struct event *e)
+{
+    if (bytes_is_null(e->aggregate_type))
+        e->aggregate_type = bytes_str(a->map.aggregate_type);
+    if (bytes_is_null(e->event_type))
+        e->event_type = bytes_str(a->map.event_type);
+    if (bytes_is_null(e->aggregate_id))
+        e->aggregate_id = BYTES_LIT("");
 }

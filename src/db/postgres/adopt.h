@@ -60,11 +60,15 @@ void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, con
 /* Columns EV_SEQ to EV_SIZE; max: SQL for max_payload. */
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
                             const char *max);
+/* What an event that was read so lacks: see map.h (2). */
+void outrider__pg_adopt_complete(const struct adopted *a, struct event *e);
 /* " ORDER BY ...", oldest first. */
 void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* When a row was settled, best known. */
 void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias);
-/* "DELETE ..." of published rows: $1 older than (timestamptz), $2 how many. */
+/* source_status_sql.c: "UPDATE ..." that marks rows as published; $1: ids (text[]). */
+void outrider__pg_mark_sql(struct strbuf *sql, const struct adopted *a);
+/* "DELETE ..." of published and expired rows: $1 older than (timestamptz), $2 how many. */
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a);
 
 struct pg_store;

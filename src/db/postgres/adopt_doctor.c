@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "adopt.h"
+#include "client.h"
 #include "store.h"
 
 #define LARGE_PAYLOAD (64 * 1024)
@@ -194,6 +195,13 @@ int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx
     if (s->cat.cursor_table[0] == '\0' || s->cat.parked_table[0] == '\0') {
         tell(&d, FINDING_NOTE, "`outrider init` makes them; so does the first relay that may",
              "outrider_cursor and outrider_parked are not there yet");
+        return 0;
+    }
+    char place[160];
+    struct outrider_error why;
+    outrider__pg_place(s->pg, place, sizeof place);
+    if (outrider__pg_catalog_check_version(&s->cat, place, &why) < 0) {
+        tell(&d, FINDING_PROBLEM, NULL, "%s", why.message);
         return 0;
     }
     return outrider__pg_adopted_status(s, check_pipeline, &d, err);

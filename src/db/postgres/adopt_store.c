@@ -241,6 +241,8 @@ int outrider__pg_adopted_status(struct pg_store *s,
         (void)snprintf(st.sink, sizeof st.sink, "%s", outrider__pg_get_str(r, i, 1));
         rc = each_table(s, add_counts, &st, err);
         if (rc == 0)
+            rc = outrider__pg_store_slot_status(s, &st, err);
+        if (rc == 0)
             row(ctx, &st);
     }
     PQclear(r);

@@ -50,7 +50,9 @@ enum column {
     C_HAS_PARKED,
     C_CAN_WRITE_CURSOR,
     C_CAN_WRITE_PARKED,
-    C_HAS_UPKEEP
+    C_HAS_UPKEEP,
+    C_MADE_BY_INIT,
+    C_CURSOR_LACKS
 };
 
 static void copy(char *to, size_t size, const PGresult *r, int col)
@@ -110,6 +112,19 @@ void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const 
     cat->can_write_cursor = outrider__pg_get_bool(r, 0, C_CAN_WRITE_CURSOR);
     cat->can_write_parked = outrider__pg_get_bool(r, 0, C_CAN_WRITE_PARKED);
     cat->has_upkeep = outrider__pg_get_bool(r, 0, C_HAS_UPKEEP);
+    cat->is_marked_ours = outrider__pg_get_bool(r, 0, C_MADE_BY_INIT);
+    copy(cat->cursor_lacks, sizeof cat->cursor_lacks, r, C_CURSOR_LACKS);
+}
+
+int outrider__pg_catalog_check_version(const struct pg_catalog *cat, const char *place,
+                                       struct outrider_error *err)
+{
+    if (cat->cursor_lacks[0] == '\0')
+        return 0;
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
+                          "%s: %s was made by an older version (it lacks %s); run `outrider init`, "
+                          "which keeps what is in it",
+                          place, cat->cursor_table, cat->cursor_lacks);
 }
 
 int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,
@@ -134,6 +149,8 @@ int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,
                               "%s has %s, but not outrider_cursor and outrider_parked beside it; "
                               "run `outrider init`",
                               place, cat->table);
+    if (outrider__pg_catalog_check_version(cat, place, err) < 0)
+        return -1;
     const char *missing =
         !cat->can_select         ? "SELECT on the outbox"
         : !cat->can_write_cursor ? "SELECT, INSERT, UPDATE on outrider_cursor"

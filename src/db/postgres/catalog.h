@@ -51,9 +51,10 @@ struct pg_catalog {
     char companion_schema[PG_NAME_MAX];
     char cursor_table[PG_NAME_MAX];
     char parked_table[PG_NAME_MAX];
-    int64_t schema_version;
+    char cursor_lacks[128]; /* columns that an older version did not make: "mode, lsn" */
     bool can_write_cursor, can_write_parked;
-    bool has_upkeep; /* the function outbox_partitions, and the right to call it */
+    bool is_marked_ours; /* the outbox was made by `outrider init --layout status` */
+    bool has_upkeep;     /* the function outbox_partitions, and the right to call it */
 };
 
 /* The statement that reads all this has one argument, the table's name as the
@@ -68,6 +69,9 @@ extern const char outrider__pg_fingerprint_sql[];
  * them. RETRY: all of these can be mended while the relay waits. */
 int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,
                                struct outrider_error *err);
+/* Whether our own tables have all that this version needs. */
+int outrider__pg_catalog_check_version(const struct pg_catalog *cat, const char *place,
+                                       struct outrider_error *err);
 /* Whether the table can be read as a log; STOP with the reason otherwise. */
 int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider_error *err);
 

@@ -7,37 +7,25 @@
 #include <stdlib.h>
 
 #include "base/failpoint.h"
+#include "source_status.h"
 
 #define PULSE_US 1000000
 
-void outrider__cdc_args(struct pg_source *s)
-{
-    struct cdc_source *c = cdc_of(s);
-    outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, s->config->name);
-    outrider__pg_arg_str(&c->args, s->cat.table);
-}
-
-/* "{[1,4),[7,8)}", as the server writes it. */
 int outrider__cdc_parse_ranges(const char *text, struct cdc_ranges *ret, struct outrider_error *err)
 {
     size_t n = 0;
+    int rc = 0;
     for (const char *p = text; (p = strchr(p, '[')) != NULL; p++)
         n++;
     struct cdc_range *items = calloc(n + 1, sizeof *items);
     if (items == NULL)
         return outrider__fail_nomem(err);
-    size_t i = 0;
-    for (const char *p = text; (p = strchr(p, '[')) != NULL; i++) {
-        char *end;
-        items[i].low = strtoll(p + 1, &end, 10);
-        items[i].high = *end == ',' ? strtoll(end + 1, &end, 10) - 1 : 0;
-        if (*end != ')' || items[i].high < items[i].low) {
-            free(items);
-            return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
-                                  "outrider_cursor holds ranges that cannot be read");
-        }
-        p = end;
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = outrider__pg_next_range(&text, &items[i].low, &items[i].high);
+    if (rc < 0) {
+        free(items);
+        return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
+                              "outrider_cursor holds ranges that cannot be read");
     }
     free(ret->items);
     *ret = (struct cdc_ranges){items, n};
@@ -65,7 +53,8 @@ bool outrider__cdc_ranges_hold(const struct cdc_ranges *r, int64_t seq)
 
 static bool cdc_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
 {
-    return config->source.mode == MODE_CDC && !config->replay && cat->has_seq && !cat->has_mark;
+    (void)cat;
+    return config->source.mode == MODE_CDC && !config->replay;
 }
 
 static void wake_now(struct pg_source *s)
@@ -92,44 +81,49 @@ static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *er
     return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_mark, op, err);
 }
 
-static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+/* A pipeline whose stream does not come up is not active: see cdc_prepare(). */
+static int activate(struct pg_source *s, struct outrider_error *err)
 {
-    struct pg_source *s = ctx;
     struct cdc_source *c = cdc_of(s);
-    if (PQntuples(results[0]) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "another relay took over pipeline '%s'", s->config->name);
-    c->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
-    c->cursor_tid = outrider__pg_get_tid(results[0], 0, 1);
-    s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 2]);
-    c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
-    c->pulse_us = s->now.mono_us + PULSE_US;
-    c->phase = c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
-    outrider__pg_source_activate(s);
-    s->base.ready = c->phase == CDC_SWEEPING;
-    wake_now(s);
     struct pg_op *op = c->mark_op;
+    outrider__pg_source_activate(s);
     c->mark_op = NULL;
     return op != NULL ? mark(s, op, err) : 0;
 }
 
-static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
-                     struct outrider_error *err)
+static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_source *c = cdc_of(s);
+    if (outrider__pg_cursor_taken(s, results[0], &c->cursor, err) < 0)
+        return -1;
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 2]);
+    c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
+    c->pulse_us = s->now.mono_us + PULSE_US;
+    bool is_moving = c->tables.is_mapped && strcmp(c->mode, "cdc") != 0;
+    c->phase = is_moving || c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
+    wake_now(s);
+    return c->phase == CDC_SWEEPING ? activate(s, err) : 0;
+}
+
+static int add_gather(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    const char *sink = s->config->sink_identity;
-    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
-    outrider__cdc_args(s);
-    outrider__pg_arg_int8(&c->args, epoch);
-    outrider__pg_arg_str(&c->args, sink != NULL ? sink : "");
-    outrider__pg_arg_str(&c->args, blocks ? "block" : "skip");
-    outrider__pg_arg_int8(&c->args, s->cat.system_id);
-    outrider__pg_arg_int4(&c->args, s->cat.timeline);
+    if (!c->tables.is_mapped || strcmp(c->mode, "cdc") == 0)
+        return 0;
+    outrider__pg_cursor_args(s, &c->args);
+    outrider__cdc_tables_names(s, &c->args);
+    outrider__cdc_tables_oids(s, &c->args);
+    return outrider__pg_request_add(&s->conn, &c->st[CDC_GATHER], &c->args, err);
+}
+
+int outrider__cdc_take_over(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
     if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
-        outrider__pg_request_add(&s->conn, &c->st[CDC_TAKE], &c->args, err) < 0)
-        return -1;
-    if (is_other_policy &&
-        outrider__pg_parked_add_mend(&c->parked, &s->conn, s->now.wall_us, err) < 0)
+        outrider__pg_cursor_add_take(s, &c->st[CDC_TAKE], &c->parked, &c->args, c->cursor.epoch,
+                                     c->is_other_policy, err) < 0 ||
+        add_gather(s, err) < 0)
         return -1;
     if (outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
         outrider__pg_parked_add_any(&c->parked, &s->conn, err) < 0)
@@ -137,37 +131,41 @@ static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
-{
-    const char *mine = s->config->sink_identity;
-    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
-        return 0;
-    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
-                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
-                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
-                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
-                          s->config->name, stored, mine, mine, s->config->name);
-}
-
 static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    if (PQntuples(r) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "the cursor of pipeline '%s' vanished", s->config->name);
-    if (outrider__pg_get_int(r, 0, 9, 0) != s->cat.backend_pid)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "a pooler hands the relay's statements to several sessions; connect "
-                              "to the server itself, or use the pooler's session mode");
+    if (outrider__pg_cursor_check(s, r, 0, 9, err) < 0)
+        return -1;
     (void)snprintf(c->mode, sizeof c->mode, "%s", outrider__pg_get_str(r, 0, 1));
     c->polled = outrider__pg_get_int(r, 0, 4, 0);
     c->done_lsn = (uint64_t)outrider__pg_get_int(r, 0, 7, 0);
     c->done_number = outrider__pg_get_int(r, 0, 8, 0);
     c->swept = 0;
-    if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 ||
-        outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 5), &c->unpolled, err) < 0)
+    if (outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 5), &c->unpolled, err) < 0)
         return -1;
+    c->cursor.epoch = outrider__pg_get_int(r, 0, 2, 0);
+    c->is_other_policy = outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 3));
+    if (c->tables.is_mapped)
+        c->polled = 0;
     return outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 6), &c->sweep, err);
+}
+
+/* A pipeline in mode cdc has the tables that it began with. */
+static int check_members(const struct pg_source *s, const PGresult *r, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    if (strcmp(c->mode, "member") == 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s belongs to pipeline '%s', but is not its first table; name the "
+                              "tables in the order in which it began",
+                              s->cat.table, s->config->name);
+    if (!PQgetisnull(r, 0, 10))
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s is new in pipeline '%s', which is in mode cdc already, and what "
+                              "it holds would not be delivered; give it a pipeline of its own "
+                              "(--name)",
+                              outrider__pg_get_str(r, 0, 10), s->config->name);
+    return 0;
 }
 
 static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -176,7 +174,7 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
     struct cdc_source *c = cdc_of(s);
     const PGresult *cursor = results[n - 2];
     outrider__cdc_read_facts(&c->facts, results[n - 1]);
-    if (read_cursor(s, cursor, err) < 0)
+    if (read_cursor(s, cursor, err) < 0 || check_members(s, cursor, err) < 0)
         return -1;
     if (strcmp(c->mode, "leaving") == 0) {
         c->phase = CDC_LEFT;
@@ -190,27 +188,41 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
         return -1;
     if (!is_cdc)
         return outrider__cdc_begin_polling(s, err);
-    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
-    return take_over(s, outrider__pg_get_int(cursor, 0, 2, 0),
-                     strcmp(outrider__pg_get_str(cursor, 0, 3), blocks ? "block" : "skip") != 0,
-                     err);
+    return outrider__cdc_take_over(s, err);
 }
 
 int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     c->phase = CDC_READING;
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_read, s, err) < 0 ||
-        outrider__pg_request_add(&s->conn, &c->st[CDC_ENROL], &c->args, err) < 0 ||
-        outrider__pg_request_add(&s->conn, &c->st[CDC_READ_CURSOR], &c->args, err) < 0)
+        outrider__pg_request_add(&s->conn, &c->st[CDC_ENROL], &c->args, err) < 0)
+        return -1;
+    outrider__cdc_tables_names(s, &c->args);
+    if (outrider__pg_request_add(&s->conn, &c->st[CDC_READ_CURSOR], &c->args, err) < 0)
         return -1;
     outrider__pg_args_clear(&c->args);
     outrider__pg_arg_str(&c->args, c->slot);
-    outrider__pg_arg_oid(&c->args, s->cat.oid);
+    outrider__cdc_tables_oids(s, &c->args);
+    outrider__cdc_tables_columns(s, &c->args);
+    outrider__pg_arg_str(&c->args, c->publication);
     if (outrider__pg_request_add(&s->conn, &c->st[CDC_FACTS], &c->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
+}
+
+static int on_tables(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (outrider__cdc_tables_prepare(s, err) < 0 || outrider__cdc_prepare_sql(s, err) < 0)
+        return -1;
+    if (!c->tables.is_mapped && outrider__pg_cleaner_init(&c->cleaner, &s->cat, err) < 0)
+        return -1;
+    c->poller = !c->tables.is_mapped      ? &outrider__pg_layout_log
+                : c->tables.can_be_polled ? &outrider__pg_layout_status
+                                          : NULL;
+    return outrider__cdc_restart(s, err);
 }
 
 static int cdc_begin(struct pg_source *s, struct outrider_error *err)
@@ -221,10 +233,10 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
     s->cdc = c;
     outrider__pg_args_init(&c->args);
     outrider__cdc_slot_name(s->config->name, c->slot);
+    outrider__cdc_publication_name(s->config, c->publication);
+    c->settled.saved_n_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
-    if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || outrider__cdc_prepare_sql(s, err) < 0)
-        return -1;
-    return outrider__cdc_restart(s, err);
+    return outrider__cdc_tables_begin(s, on_tables, err);
 }
 
 int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *err)
@@ -234,34 +246,12 @@ int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *e
     return cdc_begin(s, err);
 }
 
-static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
-    (void)n;
-    if (outrider__pg_parked_fill(&cdc_of(s)->parked, op->op->batch, results[0], err) < 0)
-        return -1;
-    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
-    pg_op_done(op);
-    return 0;
-}
-
-static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
-        outrider__pg_parked_add_fetch(&c->parked, &s->conn, op->op->batch, op->op->now_wall_us,
-                                      err) < 0 ||
-        outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0)
-        return -1;
-    return outrider__pg_request_end(&s->conn, err);
-}
-
 static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     switch (cdc_of(s)->phase) {
     case CDC_SWEEPING:
-        return outrider__cdc_sweep_fetch(s, op, err);
+        return cdc_of(s)->tables.is_mapped ? outrider__cdc_snapshot_fetch(s, op, err)
+                                           : outrider__cdc_sweep_fetch(s, op, err);
     case CDC_STREAM:
         return outrider__cdc_stream_fetch(s, op, err);
     default:
@@ -271,46 +261,26 @@ static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *e
     }
 }
 
-/* While the log layout delivers, it does everything; it is only kept from
- * reading more once the slot is there. A mark waits for the slot for a while,
- * so that --once ends in mode cdc if it can. */
-static int start_polling(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    bool is_stopping = c->phase == CDC_STOPPING;
-    if (op->op->kind == SOURCE_MARK) {
-        c->mark_op = op;
-        c->mark_deadline_us = s->now.mono_us + s->config->source.connect_timeout_us;
-        return 0;
-    }
-    if (is_stopping && (op->op->kind == SOURCE_FETCH || op->op->kind == SOURCE_CLEANUP)) {
-        s->base.ready = false;
-        op->op->removed = 0;
-        op->op->more = false;
-        pg_op_done(op);
-        return 0;
-    }
-    return outrider__pg_layout_log.start(s, op, err);
-}
-
 static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     enum cdc_phase phase = cdc_of(s)->phase;
-    if (phase == CDC_POLLING || (phase == CDC_STOPPING && s->layout_data != NULL))
-        return start_polling(s, op, err);
+    if (phase == CDC_POLLING || phase == CDC_STOPPING)
+        return outrider__cdc_polling_start(s, op, err);
     switch (op->op->kind) {
     case SOURCE_MARK:
         return mark(s, op, err);
     case SOURCE_FETCH:
         return fetch(s, op, err);
     case SOURCE_FETCH_PARKED:
-        return fetch_parked(s, op, err);
+        return outrider__pg_cursor_fetch_parked(s, &cdc_of(s)->parked, op, err);
     case SOURCE_SETTLE:
     case SOURCE_INTENT:
     case SOURCE_RECALL:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
-        return outrider__cdc_cleanup(s, op, err);
+        return cdc_of(s)->tables.is_mapped
+                   ? outrider__cdc_tables_cleanup(s, op, err)
+                   : outrider__pg_cleanup_start(s, &cdc_of(s)->cleaner, op, err);
     }
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
@@ -323,15 +293,19 @@ static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error 
     c->is_pulsing = false;
     if (!outrider__pg_get_bool(results[0], 0, 0))
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
-                              "publication %s was altered: checking it anew", c->slot);
+                              "publication %s was altered: checking it anew", c->publication);
     s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
     if (c->n_parkings == c->pulse_parkings)
         c->has_parked = outrider__pg_get_bool(results[2], 0, 0);
-    return 0;
+    if (c->phase != CDC_STREAM)
+        return 0;
+    return outrider__cdc_note_settled(s, outrider__pg_get_int(results[0], 0, 1, 0),
+                                      (uint64_t)outrider__pg_get_int(results[0], 0, 2, INT64_MAX),
+                                      err);
 }
 
 /* Keeps the session alive, sees what operators did, and what was altered. */
-static int pulse(struct pg_source *s, struct outrider_error *err)
+int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     if (c->is_pulsing || s->now.mono_us < c->pulse_us)
@@ -340,8 +314,8 @@ static int pulse(struct pg_source *s, struct outrider_error *err)
     c->pulse_parkings = c->n_parkings;
     c->pulse_us = s->now.mono_us + PULSE_US;
     outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, c->slot);
-    outrider__pg_arg_oid(&c->args, s->cat.oid);
+    outrider__pg_arg_str(&c->args, c->publication);
+    outrider__cdc_tables_oids(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st[CDC_PULSE], &c->args, err) < 0 ||
         outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
@@ -370,15 +344,18 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
     case CDC_STOPPING:
         return outrider__cdc_polling_tick(s, err);
     case CDC_SWEEPING:
-        end_sweep(s);
-        if (pulse(s, err) < 0)
+        if (c->tables.is_mapped && outrider__cdc_snapshot_tick(s, err) < 0)
+            return -1;
+        if (!c->tables.is_mapped)
+            end_sweep(s);
+        if (outrider__cdc_pulse(s, err) < 0)
             return -1;
         s->base.wake_us = c->phase == CDC_STREAM ? s->now.mono_us
                           : c->is_pulsing        ? CLOCK_NEVER
                                                  : c->pulse_us;
         return 0;
     case CDC_STREAM:
-        if (pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
+        if (outrider__cdc_pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
             return -1;
         return c->is_leaving ? outrider__cdc_leaving_tick(s, err) : 0;
     case CDC_LEFT:
@@ -391,7 +368,16 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
 
 static int cdc_prepare(struct pg_source *s, struct outrider_error *err)
 {
-    return cdc_of(s)->phase == CDC_LEFT ? outrider__cdc_left_tick(s, err) : 0;
+    struct cdc_source *c = cdc_of(s);
+    if (c->phase == CDC_LEFT)
+        return outrider__cdc_left_tick(s, err);
+    if ((c->phase == CDC_POLLING || c->phase == CDC_STOPPING) && c->poller == NULL)
+        return outrider__cdc_waiting_tick(s, err);
+    if (c->phase != CDC_STREAM)
+        return 0;
+    if (outrider__cdc_pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
+        return -1;
+    return c->link.state == LINK_STREAMING ? activate(s, err) : 0;
 }
 
 static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
@@ -399,8 +385,9 @@ static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
     struct cdc_source *c = cdc_of(s);
     if (c == NULL)
         return 0;
-    bool wants = c->link.state != LINK_STREAMING ||
-                 (!c->has_held && !c->is_stopped && !c->is_paused && c->fetch_op == NULL);
+    bool wants =
+        c->link.state != LINK_STREAMING ||
+        (!s->base.ready && !c->has_held && !c->is_stopped && !c->is_paused && c->fetch_op == NULL);
     int n = outrider__cdc_link_fds(&c->link, wants, ret_fds, max);
     n += outrider__cdc_link_fds(&c->maker, true, ret_fds + n, max - n);
     return n;
@@ -409,21 +396,25 @@ static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
 static void cdc_close(struct pg_source *s)
 {
     struct cdc_source *c = cdc_of(s);
-    if (s->layout_data != NULL)
-        outrider__pg_layout_log.close(s);
     if (c == NULL)
         return;
+    if (s->layout_data != NULL && c->poller != NULL)
+        c->poller->close(s);
     outrider__cdc_link_close(&c->link);
     outrider__cdc_link_close(&c->maker);
     for (int i = 0; i < CDC_STATEMENTS; i++)
         free(c->sql[i]);
+    outrider__pg_cleaner_release(&c->cleaner);
     outrider__pg_parked_release(&c->parked);
     outrider__pg_args_release(&c->args);
     outrider__cdc_ranges_release(&c->sweep);
     outrider__cdc_ranges_release(&c->unpolled);
+    outrider__cdc_tables_release(&c->tables);
+    outrider__cdc_late_release(&c->late);
+    PQclear(c->snapshot.rows);
+    free(c->sql_publication);
     free(c->plan);
     free(c->plan_anchor);
-    free(c->cleanup.seqs);
     free(c);
     s->cdc = NULL;
 }

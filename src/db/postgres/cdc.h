@@ -2,8 +2,9 @@
 /*
  * Mode cdc: the outbox read from the server's write-ahead log. cdc.c (its life
  * and its operations), cdc_setup.c (what must be there: rights, publication,
- * slot), cdc_move.c (from polling to the stream and back), cdc_sweep.c (rows
- * from before the slot), cdc_stream.c (the stream), cdc_settle.c (writing).
+ * slot), cdc_tables.c (which tables, and their columns), cdc_move.c (from polling
+ * to the stream and back), cdc_sweep.c and cdc_snapshot.c (rows from before the
+ * slot: of our log, of others), cdc_stream.c (the stream), cdc_settle.c (writing).
  * Nobody else includes this.
  *
  *  (1) A transaction is in the stream if and only if it is not in the snapshot
@@ -22,6 +23,11 @@
  *      on one by one; reading stops when the engine has no room.
  *  (6) Until the sweep is planned and saved the mode in the cursor is `poll`,
  *      and a slot that is found then is dropped: nobody knows what it misses.
+ *  (7) Tables that are not our log are read by their column maps. Then (1) and
+ *      (2) hold by ids instead of seqs: the sweep is read in the snapshot itself,
+ *      to its end before (6) is recorded, and what polling settled at the end is
+ *      remembered in memory (cdc_late.c). One cursor row, the first table's, is
+ *      the pipeline's; those of its other tables have the mode `member`.
  */
 #ifndef POSTGRES_CDC_H
 #define POSTGRES_CDC_H
@@ -29,7 +35,9 @@
 #include "cdc_decode.h"
 #include "cdc_link.h"
 #include "cdc_slot.h"
-#include "source.h"
+#include "cdc_tables.h"
+#include "cleanup.h"
+#include "cursor.h"
 
 enum cdc_statement {
     CDC_ENROL,
@@ -44,13 +52,15 @@ enum cdc_statement {
     CDC_PLAN_SWEEP,
     CDC_PLAN_POLL,
     CDC_SAVE_CDC,
+    CDC_SAVE_MAPPED,
+    CDC_GATHER, /* parked rows of all tables under the first one's name */
     CDC_SAVE_LEAVING,
     CDC_SAVE_POLL,
     CDC_WAITED_FOR,
     CDC_END_READER,
     CDC_END_MAKER,
-    CDC_PICK,   /* rows to clean up */
-    CDC_REMOVE, /* them */
+    CDC_SETTLED, /* transactions, all */
+    CDC_VISIBLE, /* waits until they are */
     CDC_STATEMENTS
 };
 
@@ -84,6 +94,7 @@ struct cdc_commit {
 struct cdc_point {
     uint64_t commit_lsn;
     int64_t number;
+    uint32_t xid;
 };
 
 struct cdc_facts {
@@ -101,21 +112,29 @@ struct cdc_facts {
 enum cdc_maker {
     MAKER_NONE,
     MAKER_CONNECTING,
+    MAKER_OPENING,  /* a transaction, which will have the slot's snapshot */
     MAKER_WAITING,  /* the server makes the slot */
     MAKER_PLANNING, /* its snapshot is being read */
     MAKER_DONE
 };
 
-/* Rows that were picked for removal. */
-struct cdc_cleanup {
-    int64_t *seqs;
-    size_t n;
-    uint64_t lsn; /* once this is confirmed, they are settled */
+/* Where the reading of the snapshot stands. */
+struct cdc_snapshot {
+    size_t at; /* the table */
+    bool is_declared, is_asking, is_asking_large;
+    int limit; /* rows that were asked for */
+    PGresult *rows;
+    int row;
 };
 
 struct cdc_source {
     enum cdc_phase phase;
-    char slot[64]; /* and the publication */
+    struct cdc_tables tables;
+    const struct pg_layout *poller; /* delivers while the slot is made; NULL: nobody can */
+    struct cdc_late late;
+    struct cdc_snapshot snapshot;
+    bool is_other_policy;
+    char slot[64], publication[64];
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
     struct pg_args args;
@@ -124,8 +143,7 @@ struct cdc_source {
     bool is_leaving; /* mode poll is asked for */
     char mode[16];   /* as the cursor has it */
 
-    int64_t epoch;
-    uint64_t cursor_tid;
+    struct pg_cursor cursor;
     bool has_parked;         /* some lane may be blocked */
     uint64_t n_parkings;     /* settles that parked something */
     uint64_t pulse_parkings; /* the same when the pulse was sent */
@@ -139,8 +157,9 @@ struct cdc_source {
     enum cdc_maker making;
     struct cdc_link maker;
     struct pg_statement st_publication, st_begin, st_snapshot, st_commit;
-    char sql_publication[448], sql_snapshot[160];
-    bool has_given_up; /* --once: the slot did not come in time */
+    char *sql_publication, sql_snapshot[160];
+    int64_t maker_pause_us, maker_retry_us; /* after it failed */
+    bool has_given_up;                      /* --once: the slot did not come in time */
     uint64_t made_lsn;
     char *plan; /* sweep, or the gaps of polling */
     int64_t plan_position;
@@ -182,7 +201,16 @@ struct cdc_source {
     struct pg_op *fetch_op; /* waits for its lanes to be looked up, or for rows */
     bool is_filling;        /* it waits for more, until then */
     int64_t round_us, filling_until_us;
-    struct cdc_cleanup cleanup;
+    struct pg_cleaner cleaner;
+
+    /* All transactions below an xid are settled once a position is confirmed. */
+    struct cdc_settled {
+        int64_t xid; /* noted, with the log's position and n_settled of then; 0: none is */
+        uint64_t lsn;
+        int64_t n_settled;
+        int64_t saved_xid, saved_us, saved_n_settled;
+        int saves_left;
+    } settled;
 };
 
 static inline struct cdc_source *cdc_of(struct pg_source *s)
@@ -191,13 +219,18 @@ static inline struct cdc_source *cdc_of(struct pg_source *s)
 }
 
 /* cdc.c */
-void outrider__cdc_args(struct pg_source *s);
 int outrider__cdc_parse_ranges(const char *text, struct cdc_ranges *ret,
                                struct outrider_error *err);
 void outrider__cdc_ranges_release(struct cdc_ranges *r);
 bool outrider__cdc_ranges_hold(const struct cdc_ranges *r, int64_t seq);
 /* Reads the cursor and the facts (again). */
 int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err);
+
+/* Under the epoch that was read, or that polling had. */
+int outrider__cdc_take_over(struct pg_source *s, struct outrider_error *err);
+
+/* Keeps the session alive, sees what operators did, and what was altered. */
+int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err);
 
 /* cdc_sql.c */
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err);
@@ -209,7 +242,9 @@ int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *e
 
 /* cdc_move.c */
 /* Polling, while the slot is made. */
+int outrider__cdc_polling_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err);
+int outrider__cdc_waiting_tick(struct pg_source *s, struct outrider_error *err);
 /* Streaming, while the way back to polling is made. */
 int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err);
 /* The pipeline has left: drops the slot, then hands over to the log layout. */
@@ -220,6 +255,10 @@ int outrider__cdc_begin_polling(struct pg_source *s, struct outrider_error *err)
 /* cdc_sweep.c */
 int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 
+/* cdc_snapshot.c */
+int outrider__cdc_snapshot_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+int outrider__cdc_snapshot_tick(struct pg_source *s, struct outrider_error *err);
+
 /* cdc_stream.c */
 int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_stream_tick(struct pg_source *s, struct outrider_error *err);
@@ -229,7 +268,9 @@ int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider
 
 /* cdc_settle.c */
 int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
-int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* Which transactions are settled: notes what the pulse saw, saves it when it holds. */
+int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
+                               struct outrider_error *err);
 /* Exactly once: see struct pg_layout. */
 int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
                             struct outrider_error *err);

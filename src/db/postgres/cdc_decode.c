@@ -28,6 +28,13 @@ const char *outrider__cdc_role_name(enum cdc_role role)
     return role_names[role];
 }
 
+struct cdc_outbox outrider__cdc_own_outbox(uint32_t oid, const char *schema, const char *table)
+{
+    struct cdc_outbox o = {.oid = oid, .schema = schema, .table = table};
+    memcpy(o.columns, role_names, sizeof role_names);
+    return o;
+}
+
 static int broken(struct outrider_error *err, const char *what)
 {
     return outrider__fail(err, OUTRIDER_DB, OUTRIDER_RETRY,
@@ -39,11 +46,12 @@ static int read_begin(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_me
 {
     uint64_t lsn = cdc_read_u64(r);
     int64_t at = (int64_t)cdc_read_u64(r);
-    (void)cdc_read_u32(r); /* transaction id */
+    uint32_t xid = cdc_read_u32(r);
     if (r->is_short)
         return broken(err, "a Begin is cut");
     d->in_transaction = true;
     d->commit_lsn = lsn;
+    d->xid = xid;
     d->commit_us = at > INT64_MAX - CDC_EPOCH_US ? INT64_MAX : at + CDC_EPOCH_US;
     d->n_events = 0;
     m->kind = CDC_BEGIN;
@@ -65,13 +73,17 @@ static int read_commit(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_m
     return 0;
 }
 
-static bool is_ours(const struct cdc_decoder *d, uint32_t oid, struct bytes schema,
-                    struct bytes table)
+static const struct cdc_outbox *find_outbox(const struct cdc_decoder *d, uint32_t oid,
+                                            struct bytes schema, struct bytes table)
 {
     if (bytes_is_null(schema) || bytes_is_null(table))
-        return false;
-    return oid == d->table_oid ||
-           (bytes_eq_str(schema, d->schema) && bytes_eq_str(table, d->table));
+        return NULL;
+    for (size_t i = 0; i < d->n_outboxes; i++) {
+        const struct cdc_outbox *o = &d->outboxes[i];
+        if (oid == o->oid || (bytes_eq_str(schema, o->schema) && bytes_eq_str(table, o->table)))
+            return o;
+    }
+    return NULL;
 }
 
 static struct cdc_relation *find_relation(struct cdc_decoder *d, uint32_t oid)
@@ -92,26 +104,38 @@ static struct cdc_relation *claim_relation(struct cdc_decoder *d, uint32_t oid)
     return &d->relations[d->next_relation++ % CDC_RELATIONS_MAX];
 }
 
-static enum cdc_role role_by_name(struct bytes name)
+/* A column may have several roles: the first takes its value, the others share it. */
+static void give_roles(struct cdc_relation *rel, uint16_t column, struct bytes name, uint32_t type)
 {
-    enum cdc_role role = 0;
-    while (role < CDC_ROLES && !bytes_eq_str(name, role_names[role]))
-        role++;
-    return role;
+    rel->role_of[column] = CDC_ROLES;
+    for (int role = 0; role < CDC_ROLES; role++) {
+        const char *wanted = rel->outbox->columns[role];
+        if (wanted == NULL || !bytes_eq_str(name, wanted))
+            continue;
+        rel->has[role] = true;
+        rel->types[role] = type;
+        if (rel->role_of[column] == CDC_ROLES)
+            rel->role_of[column] = (uint8_t)role;
+        else
+            rel->same_as[role] = rel->role_of[column];
+    }
+    for (size_t i = 0; i < rel->outbox->n_headers; i++) {
+        if (!bytes_eq_str(name, rel->outbox->headers[i].column))
+            continue;
+        rel->header_column[i] = (uint16_t)(column + 1);
+        rel->header_type[i] = type;
+    }
 }
 
 static void read_columns(struct cdc_reader *r, struct cdc_relation *rel)
 {
+    memset(rel->same_as, CDC_ROLES, sizeof rel->same_as);
     for (uint16_t i = 0; i < rel->n_columns && !r->is_short; i++) {
         (void)cdc_read_u8(r); /* part of the key? */
-        enum cdc_role role = role_by_name(cdc_read_string(r));
+        struct bytes name = cdc_read_string(r);
         uint32_t type = cdc_read_u32(r);
         (void)cdc_read_u32(r); /* modifier */
-        rel->role_of[i] = (uint8_t)role;
-        if (role < CDC_ROLES) {
-            rel->has[role] = true;
-            rel->types[role] = type;
-        }
+        give_roles(rel, i, name, type);
     }
 }
 
@@ -124,7 +148,8 @@ static int read_relation(struct cdc_decoder *d, struct cdc_reader *r, struct out
     if (r->is_short || n > CDC_COLUMNS_MAX)
         return broken(err, "a Relation is cut");
     struct cdc_relation *known = find_relation(d, oid);
-    if (!is_ours(d, oid, schema, table)) {
+    const struct cdc_outbox *outbox = find_outbox(d, oid, schema, table);
+    if (outbox == NULL) {
         if (known != NULL)
             *known = d->relations[--d->n_relations];
         return 0;
@@ -132,6 +157,7 @@ static int read_relation(struct cdc_decoder *d, struct cdc_reader *r, struct out
     struct cdc_relation *rel = claim_relation(d, oid);
     memset(rel, 0, sizeof *rel);
     rel->oid = oid;
+    rel->outbox = outbox;
     rel->n_columns = n;
     read_columns(r, rel);
     if (!r->is_short)

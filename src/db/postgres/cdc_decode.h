@@ -5,11 +5,11 @@
  *  (1) Bytes are foreign. A message that breaks the protocol is an error, and
  *      nothing is read past its end.
  *  (2) decode() says what a message is and keeps what later ones need (the
- *      columns of our table, the transaction under way). event() then copies an
+ *      columns of our tables, the transaction under way). event() then copies an
  *      event into a batch; it may be called later, or not at all.
  *  (3) Columns are found by name, each time that the server describes the
  *      table: added, dropped, moved, renamed or of another type since.
- *  (4) Events are what is inserted into our table, and transactional messages
+ *  (4) Events are what is inserted into our tables, and transactional messages
  *      with the prefix `outrider` (others survive a rollback). Everything else
  *      is nothing: updates, deletes, truncation, types, origins, other tables.
  *  (5) An event's place is (commit position, number within its transaction).
@@ -25,7 +25,9 @@
 
 #define CDC_PREFIX "outrider"
 #define CDC_COLUMNS_MAX 1664 /* the server's own limit */
-#define CDC_RELATIONS_MAX 8
+#define CDC_RELATIONS_MAX                                                  \
+    128 /* more than a pipeline has tables: made anew, one has another oid \
+         */
 
 enum cdc_role {
     COL_SEQ,
@@ -44,19 +46,43 @@ enum cdc_role {
     CDC_ROLES
 };
 
-/* The columns of our table as the server described them last. */
+#define CDC_HEADERS_MAX 64
+
+/* A column that becomes a header. */
+struct cdc_header {
+    const char *name, *column;
+};
+
+/* A table whose inserts are events. */
+struct cdc_outbox {
+    uint32_t oid;
+    const char *schema, *table;     /* without quotes */
+    const char *columns[CDC_ROLES]; /* their names; NULL: the table has none for it */
+    /* Of a table that was adopted: what stands for a column that is missing or
+     * NULL; events have the table's oid for their seq. NULL: our own layout, in
+     * which these columns are required. */
+    const char *aggregate_type, *event_type;
+    struct cdc_header headers[CDC_HEADERS_MAX];
+    size_t n_headers;
+};
+
+/* The columns of a table of ours as the server described them last. */
 struct cdc_relation {
     uint32_t oid;
+    const struct cdc_outbox *outbox;
     uint16_t n_columns;
     uint8_t role_of[CDC_COLUMNS_MAX]; /* CDC_ROLES: none of ours */
     uint32_t types[CDC_ROLES];
     bool has[CDC_ROLES];
+    uint8_t same_as[CDC_ROLES]; /* the role whose column this one shares; CDC_ROLES: none */
+    uint16_t header_column[CDC_HEADERS_MAX]; /* counted from 1; 0: there is none */
+    uint32_t header_type[CDC_HEADERS_MAX];
 };
 
 struct cdc_decoder {
     /* Set by the caller. */
-    uint32_t table_oid;
-    const char *schema, *table; /* without quotes */
+    const struct cdc_outbox *outboxes;
+    size_t n_outboxes;
     size_t max_payload;
     /* The decoder's own. */
     struct cdc_relation relations[CDC_RELATIONS_MAX];
@@ -64,6 +90,7 @@ struct cdc_decoder {
     bool in_transaction;
     uint64_t commit_lsn; /* of the transaction under way: where its commit record begins */
     int64_t commit_us;
+    uint32_t xid;
     int64_t n_events; /* of the transaction under way, so far */
 };
 
@@ -81,12 +108,17 @@ struct cdc_message {
     size_t payload_length; /* about: what the batch's arena will need */
 };
 
-/* The name of a role's column. */
+/* The name of a role's column in our own layout. */
 const char *outrider__cdc_role_name(enum cdc_role role);
+/* One of our own layout, with those names. */
+struct cdc_outbox outrider__cdc_own_outbox(uint32_t oid, const char *schema, const char *table);
 /* Whether a column of that type can be read in binary form. */
 bool outrider__cdc_reads_binary(uint32_t type);
 int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
                          struct outrider_error *err);
+/* own: the event's own headers, or NULL data; what comes from columns is put beside them. */
+int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct arena *arena,
+                          struct bytes *ret_headers, struct outrider_error *err);
 /* Copies the event into the batch's next slot and counts it; the batch must
  * have room. Only memory can fail. */
 int outrider__cdc_event(const struct cdc_decoder *d, const struct cdc_message *m, struct batch *b,

@@ -66,8 +66,8 @@ static bool is_time(uint32_t type)
 bool outrider__cdc_reads_binary(uint32_t type)
 {
     return is_integer(type) || is_time(type) || type == PG_UUID || type == PG_JSONB ||
-           type == PG_JSON || type == PG_TEXT || type == PG_VARCHAR || type == PG_BPCHAR ||
-           type == PG_BYTEA;
+           type == PG_DATE || type == PG_JSON || type == PG_TEXT || type == PG_VARCHAR ||
+           type == PG_BPCHAR || type == PG_BYTEA;
 }
 
 /* A row, taken apart, on its way into the batch's arena. */
@@ -101,6 +101,9 @@ static void take_apart(struct row *w, const struct cdc_message *m)
         if (i < w->rel->n_columns && w->rel->role_of[i] < CDC_ROLES)
             w->cells[w->rel->role_of[i]] = cell;
     }
+    for (int i = 0; i < CDC_ROLES; i++)
+        if (w->rel->same_as[i] < CDC_ROLES)
+            w->cells[i] = w->cells[w->rel->same_as[i]];
 }
 
 /* Room that a column needs as text, its final zero byte included. */
@@ -162,7 +165,8 @@ static ssize_t write_text(const struct cdc_cell *c, uint32_t type, bool is_paylo
         if (v.len == 0 || v.data[0] != 1)
             return -1;
         v = bytes_of(v.data + 1, v.len - 1);
-    } else if (!outrider__cdc_reads_binary(type) && type < FIRST_USER_TYPE) {
+    } else if (is_time(type) || type == PG_DATE ||
+               (!outrider__cdc_reads_binary(type) && type < FIRST_USER_TYPE)) {
         return -1;
     }
     /* Types of the user's own are enumerations and domains over text, else no text at all. */
@@ -201,6 +205,15 @@ static struct bytes required(struct row *w, enum cdc_role role)
     return BYTES_LIT("");
 }
 
+/* As required, but for a table that was adopted: it need not have everything. */
+static struct bytes expected(struct row *w, enum cdc_role role, const char *otherwise)
+{
+    if (w->rel->outbox->event_type == NULL)
+        return required(w, role);
+    struct bytes text = text_of(w, role);
+    return bytes_is_null(text) ? bytes_str(otherwise) : text;
+}
+
 static int64_t time_of(struct row *w, enum cdc_role role, int64_t otherwise)
 {
     const struct cdc_cell *c = &w->cells[role];
@@ -219,6 +232,11 @@ static int64_t time_of(struct row *w, enum cdc_role role, int64_t otherwise)
         if (us == INT64_MIN)
             return 1;
         return us > INT64_MAX - CDC_EPOCH_US ? CLOCK_NEVER : us + CDC_EPOCH_US;
+    } else if (c->form == 'b' && c->value.len == 4 && w->rel->types[role] == PG_DATE) {
+        int64_t days = outrider__cdc_cell_int(c, 0);
+        if (days == INT32_MAX || days == INT32_MIN)
+            return days > 0 ? CLOCK_NEVER : 1;
+        return days * 86400000000LL + CDC_EPOCH_US;
     }
     malformed(w, role, "is no time");
     return otherwise;
@@ -289,16 +307,20 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     w.at = outrider__arena_alloc(&b->arena, room);
     if (w.at == NULL)
         return outrider__fail_nomem(err);
-    e->seq = m->seq;
+    const struct cdc_outbox *outbox = m->relation->outbox;
+    e->seq = outbox->event_type != NULL ? outbox->oid : m->seq;
     e->id = required(&w, COL_ID);
     if (e->id.len == 0) {
         e->id = derived_id(m, w.at);
         w.at += e->id.len + 1;
     }
-    e->aggregate_type = required(&w, COL_AGGREGATE_TYPE);
-    e->aggregate_id = required(&w, COL_AGGREGATE_ID);
-    e->event_type = required(&w, COL_EVENT_TYPE);
+    e->aggregate_type = expected(&w, COL_AGGREGATE_TYPE, outbox->aggregate_type);
+    e->aggregate_id = expected(&w, COL_AGGREGATE_ID, "");
+    e->event_type = expected(&w, COL_EVENT_TYPE, outbox->event_type);
     e->headers = text_of(&w, COL_HEADERS);
+    if (outbox->n_headers > 0 &&
+        outrider__cdc_headers(m, e->headers, &b->arena, &e->headers, err) < 0)
+        return -1;
     e->topic = text_of(&w, COL_TOPIC);
     e->partition_key = text_of(&w, COL_PARTITION_KEY);
     set_payload(d, &w, e);

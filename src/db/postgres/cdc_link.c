@@ -4,11 +4,13 @@
 #include <endian.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 
 #include "cdc_read.h"
 #include "client.h"
 
-#define HEADER_SIZE 25 /* of XLogData: its kind, two positions and a time */
+#define GULP_BYTES 8192 /* what libpq makes room for when it reads */
+#define HEADER_SIZE 25  /* of XLogData: its kind, two positions and a time */
 
 static void quiet(void *ctx, const PGresult *res)
 {
@@ -89,8 +91,10 @@ static int take(struct cdc_link *l, PGresult *res, struct outrider_error *err)
         PQclear(res);
         l->state = LINK_STREAMING;
         return 0;
+    case PGRES_COMMAND_OK: /* of several statements the rows are kept */
+        PQclear(res);
+        return 0;
     case PGRES_TUPLES_OK:
-    case PGRES_COMMAND_OK:
         PQclear(l->result);
         l->result = res;
         return 0;
@@ -191,6 +195,13 @@ static int ended(struct cdc_link *l, struct outrider_error *err)
                           PQhost(l->pg));
 }
 
+static bool is_worth_reading(const struct cdc_link *l)
+{
+    int n = 0;
+    return !l->gulps || !l->has_read ||
+           (ioctl(PQsocket(l->pg), FIONREAD, &n) == 0 && n >= GULP_BYTES);
+}
+
 int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_message *ret,
                             struct outrider_error *err)
 {
@@ -199,12 +210,12 @@ int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_
     l->message = NULL;
     *ret = (struct link_message){.kind = LINK_NOTHING};
     int len = PQgetCopyData(l->pg, &l->message, 1);
-    if (len == 0) {
+    if (len == 0 && is_worth_reading(l)) {
+        l->has_read = true;
         if (PQconsumeInput(l->pg) != 1)
             return outrider__pg_fail(err, l->pg, NULL, "the replication connection is lost");
         len = PQgetCopyData(l->pg, &l->message, 1);
     }
-    l->is_drained = len == 0;
     if (len == 0)
         return PQstatus(l->pg) == CONNECTION_BAD
                    ? outrider__pg_fail(err, l->pg, NULL, "the replication connection is lost")

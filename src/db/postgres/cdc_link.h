@@ -7,7 +7,10 @@
  *      of the last command is in `result` (a row), until the next command.
  *  (2) While LINK_STREAMING, next() gives the messages one by one; a message
  *      lives until the next call. It reads the socket only when it is asked,
- *      so whoever does not ask is not drowned: the server waits.
+ *      so whoever does not ask is not drowned: the server waits. With `gulps`
+ *      the socket is read once, and then only while a good deal waits in it:
+ *      whoever reads as fast as the server writes, gets every message alone,
+ *      at the price of a wake-up each for both.
  *  (3) status() may be sent at any time while streaming, also when nothing is
  *      read: the server looks at replies even while it waits for room to send.
  *  (4) An error is final: close it.
@@ -41,7 +44,8 @@ struct cdc_link {
     PGresult *result;
     char *message; /* of the last next() */
     bool wants_write;
-    bool is_drained; /* the last next() found nothing */
+    bool gulps;    /* after has_read, read no more until there is much */
+    bool has_read; /* the socket; whoever sets gulps clears it */
     int64_t heard_us;
 };
 

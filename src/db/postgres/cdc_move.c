@@ -2,9 +2,10 @@
 /*
  * From polling to the stream, and back.
  *
- * There: the log layout delivers as ever while the server makes the slot, which
- * takes as long as the oldest transaction that writes. What the slot's snapshot
- * shows and polling has not settled is saved as the sweep; cdc.h (1), (2), (6).
+ * There: polling delivers as ever while the server makes the slot, which takes as
+ * long as the oldest transaction that writes. What the slot's snapshot shows and
+ * polling has not settled is saved as the sweep, or read at once where a table is
+ * not our log; cdc.h (1), (2), (6), (7).
  *
  * Back: a temporary slot is made, and the stream is read up to where that one
  * begins: then all in its snapshot is delivered, and nothing else. So polling
@@ -21,12 +22,14 @@
 #include "base/failpoint.h"
 #include "cdc.h"
 #include "log.h"
+#include "source_status.h"
 
 #define ASK_US 1000000
 #define TELL_AGAIN_US 60000000
 #define PAUSE_FIRST_US 500000
 #define PAUSE_MOST_US 30000000
 #define DROP_PAUSE_US 50000
+#define SLOT_EXISTS "42710"
 
 static int on_maker_ended(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
@@ -59,17 +62,25 @@ static int on_cleared(void *ctx, PGresult **results, int n, struct outrider_erro
         return end_other_maker(s, err);
     c->phase = CDC_POLLING;
     c->making = MAKER_NONE;
-    return outrider__pg_layout_log.begin(s, err);
+    if (c->poller != NULL)
+        return c->poller->begin(s, err);
+    s->base.wake_us = s->now.mono_us; /* outrider__cdc_waiting_tick() */
+    return 0;
 }
 
-static void publication_sql(struct pg_source *s, struct cdc_source *c)
+static int publication_sql(struct cdc_source *c, struct outrider_error *err)
 {
-    (void)snprintf(c->sql_publication, sizeof c->sql_publication,
-                   "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
-                   "publish_via_partition_root = true)",
-                   c->slot, s->cat.table);
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, PG_SQL_CAP);
+    outrider__strbuf_appendf(&sql,
+                             "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
+                             "publish_via_partition_root = true)",
+                             c->publication, strbuf_cstr(&c->tables.names));
+    free(c->sql_publication);
+    c->sql_publication = sql.failed ? NULL : sql.data;
     c->st_publication =
         (struct pg_statement){.sql = c->sql_publication, .what = "cannot make the publication"};
+    return sql.failed ? outrider__fail_nomem(err) : 0;
 }
 
 int outrider__cdc_begin_polling(struct pg_source *s, struct outrider_error *err)
@@ -80,8 +91,8 @@ int outrider__cdc_begin_polling(struct pg_source *s, struct outrider_error *err)
     if (outrider__pg_request_begin(&s->conn, on_cleared, s, err) < 0)
         return -1;
     if (!c->facts.has_publication) {
-        publication_sql(s, c);
-        if (outrider__pg_request_add(&s->conn, &c->st_publication, NULL, err) < 0)
+        if (publication_sql(c, err) < 0 ||
+            outrider__pg_request_add(&s->conn, &c->st_publication, NULL, err) < 0)
             return -1;
     }
     if (c->facts.has_slot) {
@@ -107,11 +118,12 @@ static int on_waited_for(void *ctx, PGresult **results, int n, struct outrider_e
         return 0;
     c->told_pid = pid;
     c->told_us = s->now.mono_us;
-    outrider__pg_source_warn(s,
-                             "%s goes on while the server waits, to make the slot, for the "
-                             "transaction of %s",
-                             c->is_leaving ? "the stream" : "polling",
-                             outrider__pg_get_str(results[0], 0, 1));
+    outrider__pg_source_warn(
+        s, "%s while the server waits, to make the slot, for the transaction of %s",
+        c->is_leaving       ? "the stream goes on"
+        : c->poller != NULL ? "polling goes on"
+                            : "nothing is delivered",
+        outrider__pg_get_str(results[0], 0, 1));
     return 0;
 }
 
@@ -186,7 +198,7 @@ static int plan(struct pg_source *s, struct outrider_error *err)
     int errno_value = FAILPOINT("cdc.slot_made");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot read the slot's snapshot");
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     struct pg_statement *st = &c->st[c->is_leaving ? CDC_PLAN_POLL : CDC_PLAN_SWEEP];
     if (outrider__pg_request_begin(&s->conn, on_planned, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st_begin, NULL, err) < 0 ||
@@ -197,24 +209,50 @@ static int plan(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request_end(&s->conn, err);
 }
 
+/* Of our log the snapshot is exported, and read on the usual connection; of other
+ * tables it is this connection's own, which goes on to read them. */
 static int make_slot(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[192];
+    int errno_value = FAILPOINT("cdc.make_slot");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot make the replication slot");
+    const char *how = c->tables.is_mapped ? "USE_SNAPSHOT" : "EXPORT_SNAPSHOT";
     if (c->is_leaving)
         (void)snprintf(command, sizeof command,
-                       "CREATE_REPLICATION_SLOT \"%.50s_leaving\" TEMPORARY LOGICAL pgoutput "
-                       "EXPORT_SNAPSHOT",
-                       c->slot);
+                       "CREATE_REPLICATION_SLOT \"%.50s_leaving\" TEMPORARY LOGICAL pgoutput %s",
+                       c->slot, how);
     else
         (void)snprintf(command, sizeof command,
-                       "CREATE_REPLICATION_SLOT \"%s\" LOGICAL pgoutput EXPORT_SNAPSHOT", c->slot);
+                       "CREATE_REPLICATION_SLOT \"%s\" LOGICAL pgoutput %s", c->slot, how);
     c->making = MAKER_WAITING;
     c->ask_us = s->now.mono_us + ASK_US;
     return outrider__cdc_link_ask(&c->maker, command, "cannot make the replication slot", err);
 }
 
-static int advance_maker(struct pg_source *s, struct outrider_error *err)
+static int open_transaction(struct cdc_source *c, struct outrider_error *err)
+{
+    c->making = MAKER_OPENING;
+    return outrider__cdc_link_ask(&c->maker, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+                                  "cannot make the replication slot", err);
+}
+
+/* The slot is there. */
+static int made(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (!c->tables.is_mapped)
+        return plan(s, err);
+    int errno_value = FAILPOINT("cdc.slot_made");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot read the slot's snapshot");
+    c->making = MAKER_DONE;
+    c->phase = CDC_STOPPING;
+    return 0;
+}
+
+static int advance_link(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     if (c->making == MAKER_NONE) {
@@ -226,9 +264,44 @@ static int advance_maker(struct pg_source *s, struct outrider_error *err)
     if (outrider__cdc_link_poll(&c->maker, s->now, err) < 0)
         return -1;
     if (c->making == MAKER_CONNECTING && c->maker.state == LINK_IDLE)
+        return c->tables.is_mapped ? open_transaction(c, err) : make_slot(s, err);
+    if (c->making == MAKER_OPENING && c->maker.state == LINK_ANSWERED)
         return make_slot(s, err);
+    return 0;
+}
+
+/* Polling goes on without it, and it is tried again in a while; but a slot that is
+ * there already has to be dropped first, which is where everything begins. */
+static int forgive(struct pg_source *s, const struct outrider_error *why,
+                   struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (c->phase != CDC_POLLING || c->poller == NULL || why->disposition != OUTRIDER_RETRY ||
+        strcmp(why->origin, SLOT_EXISTS) == 0) {
+        if (err != NULL)
+            *err = *why;
+        return -1;
+    }
+    outrider__cdc_link_close(&c->maker);
+    c->making = MAKER_NONE;
+    c->maker_pause_us = c->maker_pause_us == 0 ? ASK_US : c->maker_pause_us * 2;
+    if (c->maker_pause_us > PAUSE_MOST_US)
+        c->maker_pause_us = PAUSE_MOST_US;
+    c->maker_retry_us = s->now.mono_us + c->maker_pause_us;
+    outrider__pg_source_warn(s, "polling goes on without a slot: %.200s", why->message);
+    return 0;
+}
+
+static int advance_maker(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct outrider_error why = {0};
+    if (c->making == MAKER_NONE && s->now.mono_us < c->maker_retry_us)
+        return 0;
+    if (advance_link(s, &why) < 0)
+        return forgive(s, &why, err);
     if (c->making == MAKER_WAITING)
-        return c->maker.state == LINK_ANSWERED ? plan(s, err) : ask_who(s, err);
+        return c->maker.state == LINK_ANSWERED ? made(s, err) : ask_who(s, err);
     return 0;
 }
 
@@ -266,19 +339,35 @@ static int on_saved_cdc(void *ctx, PGresult **results, int n, struct outrider_er
 static int save_cdc(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    int64_t epoch = log_of(s)->epoch;
+    int64_t epoch = log_of(s)->cursor.epoch;
     outrider__pg_layout_log.close(s);
     s->base.ready = false; /* operations that come meanwhile are held */
     s->phase = PHASE_BEGIN;
     c->phase = CDC_READING;
     s->base.wake_us = CLOCK_NEVER;
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     outrider__pg_arg_int8(&c->args, epoch);
     outrider__pg_arg_str(&c->args, c->plan);
     return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_CDC], &c->args, on_saved_cdc, s, err);
 }
 
-/* --once has no time for a slot that does not come: the log layout serves it. */
+/* The same for tables that are read by their maps: their rows are read next. */
+static int begin_snapshot(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    outrider__cdc_late_freeze(&c->late);
+    s->base.ready = false; /* operations that come meanwhile are held */
+    s->phase = PHASE_BEGIN;
+    c->phase = CDC_READING;
+    s->base.wake_us = CLOCK_NEVER;
+    if (c->poller != NULL) {
+        c->cursor.epoch = status_of(s)->tables[0].epoch;
+        c->poller->close(s);
+    }
+    return outrider__cdc_take_over(s, err);
+}
+
+/* --once has no time for a slot that does not come: polling serves it. */
 static int give_mark_to_log(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
@@ -290,7 +379,61 @@ static int give_mark_to_log(struct pg_source *s, struct outrider_error *err)
     c->making = MAKER_NONE;
     if (end_maker(s, err) < 0)
         return -1;
-    return outrider__pg_layout_log.start(s, op, err);
+    return c->poller->start(s, op, err);
+}
+
+/* What polling settles last may come again in the stream: cdc.h (7). A failed
+ * event comes again on purpose, unless it has a copy that is tried by itself. */
+static int note_settled(struct pg_source *s, const struct batch *b, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    const struct status_flight *f = outrider__pg_status_flight(status_of(s), b);
+    for (size_t i = 0; f != NULL && i < b->n_settle; i++) {
+        const struct event *e = &b->events[i];
+        bool is_final = e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_SKIPPED ||
+                        e->outcome == OUTCOME_EXPIRED || e->outcome == OUTCOME_DEAD ||
+                        (e->outcome == OUTCOME_PARKED && f->table->a.parks_retries);
+        if (is_final &&
+            outrider__cdc_late_note(&c->late, f->table->a.oid, e->id, s->now.mono_us) < 0)
+            return outrider__fail_nomem(err);
+    }
+    return 0;
+}
+
+/* While polling delivers, it does everything; it is only kept from reading more
+ * once the slot is there. A mark waits for the slot for a while, so that --once
+ * ends in mode cdc if it can. */
+int outrider__cdc_polling_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    enum source_op_kind kind = op->op->kind;
+    op->op->removed = 0;
+    op->op->more = false;
+    if (kind == SOURCE_MARK) {
+        c->mark_op = op;
+        c->mark_deadline_us = s->now.mono_us + s->config->source.connect_timeout_us;
+        return 0;
+    }
+    if (c->phase == CDC_STOPPING && (kind == SOURCE_FETCH || kind == SOURCE_CLEANUP)) {
+        s->base.ready = false;
+        pg_op_done(op);
+        return 0;
+    }
+    if (kind == SOURCE_SETTLE && c->tables.is_mapped && note_settled(s, op->op->batch, err) < 0)
+        return -1;
+    return c->poller->start(s, op, err);
+}
+
+/* Tables without a mark cannot be polled: until the slot is there, nothing is delivered. */
+int outrider__cdc_waiting_tick(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (c->phase == CDC_POLLING && advance_maker(s, err) < 0)
+        return -1;
+    if (c->phase == CDC_STOPPING && s->conn.n_requests == 0)
+        return begin_snapshot(s, err);
+    s->base.wake_us = s->now.mono_us + ASK_US;
+    return outrider__cdc_pulse(s, err);
 }
 
 int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err)
@@ -302,13 +445,15 @@ int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err)
         return -1;
     size_t own = c->mark_op != NULL;
     if (c->phase == CDC_STOPPING && s->n_live == 0 && s->n_ops == own && s->conn.n_requests == 0)
-        return save_cdc(s, err);
-    if (outrider__pg_layout_log.tick(s, s->now, err) < 0)
+        return c->tables.is_mapped ? begin_snapshot(s, err) : save_cdc(s, err);
+    if (c->poller->tick(s, s->now, err) < 0)
         return -1;
     if (c->phase == CDC_STOPPING)
         s->base.ready = false;
     if (c->making == MAKER_WAITING && !c->is_asking)
         wake_by(s, c->ask_us);
+    if (c->making == MAKER_NONE && !c->has_given_up)
+        wake_by(s, c->maker_retry_us);
     if (c->mark_op != NULL)
         wake_by(s, c->mark_deadline_us);
     return 0;
@@ -337,8 +482,8 @@ static int save_leaving(struct pg_source *s, struct outrider_error *err)
     s->phase = PHASE_BEGIN;
     s->base.wake_us = CLOCK_NEVER;
     c->phase = CDC_READING;
-    outrider__cdc_args(s);
-    outrider__pg_arg_int8(&c->args, c->epoch);
+    outrider__pg_cursor_args(s, &c->args);
+    outrider__pg_arg_int8(&c->args, c->cursor.epoch);
     outrider__pg_arg_int8(&c->args, c->plan_position);
     outrider__pg_arg_str(&c->args, c->plan);
     if (c->plan_position > 0)
@@ -411,7 +556,7 @@ static int on_dropped(void *ctx, PGresult **results, int n, struct outrider_erro
     if (outrider__pg_get_int(results[0], 0, 1, 0) > 0)
         return 0; /* its last reader is not quite gone */
     c->is_saving = true;
-    outrider__cdc_args(s);
+    outrider__pg_cursor_args(s, &c->args);
     return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_POLL], &c->args, on_poll_saved, s, err);
 }
 

@@ -11,29 +11,8 @@
 #include "base/failpoint.h"
 #include "cdc.h"
 
-struct tally {
-    int64_t delivered, expired, skipped, dead;
-    int64_t last_seq; /* the highest */
-    size_t n;         /* events that this settle covers */
-};
-
-/* The place never passes an event that has no outcome; parked rows stand alone. */
-static struct tally tally_of(const struct batch *b)
-{
-    struct tally t = {0};
-    for (; t.n < b->n_settle; t.n++) {
-        enum outcome outcome = b->events[t.n].outcome;
-        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
-            break;
-        if (b->events[t.n].seq > t.last_seq)
-            t.last_seq = b->events[t.n].seq;
-        t.delivered += outcome == OUTCOME_DELIVERED;
-        t.expired += outcome == OUTCOME_EXPIRED;
-        t.skipped += outcome == OUTCOME_SKIPPED;
-        t.dead += outcome == OUTCOME_DEAD;
-    }
-    return t;
-}
+#define SAVES_AFTER_SETTLE 5
+#define SAVE_IDLE_US 60000000
 
 /* Of the stream a batch has points; of the sweep it has seqs. */
 static bool is_of_stream(const struct batch *b)
@@ -41,7 +20,7 @@ static bool is_of_stream(const struct batch *b)
     return !b->is_parked && b->source_data != NULL;
 }
 
-static void add_place(struct pg_args *a, const struct batch *b, const struct tally *t)
+static void add_place(struct pg_args *a, const struct batch *b, const struct pg_tally *t)
 {
     char lsn[32];
     if (is_of_stream(b)) {
@@ -61,22 +40,45 @@ static void add_place(struct pg_args *a, const struct batch *b, const struct tal
         outrider__pg_arg_int8(a, t->n == b->n ? b->position : b->events[t->n - 1].seq);
 }
 
-static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
+static int add_save(struct pg_source *s, const struct source_op *op, const struct pg_tally *t,
                     struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     struct pg_args *a = &c->args;
-    outrider__cdc_args(s);
-    outrider__pg_arg_int8(a, c->epoch);
+    outrider__pg_cursor_args(s, a);
+    outrider__pg_arg_int8(a, c->cursor.epoch);
     add_place(a, op->batch, t);
-    outrider__pg_arg_time(a, op->now_wall_us);
-    outrider__pg_arg_int8(a, t->delivered);
-    outrider__pg_arg_int8(a, t->expired);
-    outrider__pg_arg_int8(a, t->skipped);
-    outrider__pg_arg_int8(a, t->dead);
-    outrider__pg_arg_tid(a, c->cursor_tid);
-    outrider__pg_arg_int8(a, t->last_seq);
+    outrider__pg_cursor_totals(a, op->now_wall_us, t, &c->cursor);
+    outrider__pg_arg_int8(a, c->tables.is_mapped ? 0 : t->last_seq);
     return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE], a, err);
+}
+
+/* Whether the outbox's rows are looked for: they must be visible then. */
+static bool needs_rows(const struct pg_source *s, const struct batch *b, size_t n)
+{
+    int after = s->config->source.after_publish;
+    if (after == AFTER_PUBLISH_MARK || after == AFTER_PUBLISH_DELETE)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (b->events[i].is_oversize)
+            return true;
+    return false;
+}
+
+static int add_visible(struct pg_source *s, const struct batch *b, size_t n,
+                       struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    const struct cdc_point *points = b->source_data;
+    if (!is_of_stream(b) || !needs_rows(s, b, n))
+        return 0;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_array_begin(&c->args, PG_INT8);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || points[i].xid != points[i - 1].xid)
+            outrider__pg_array_int8(&c->args, points[i].xid);
+    outrider__pg_array_end(&c->args);
+    return outrider__pg_request_add(&s->conn, &c->st[CDC_VISIBLE], &c->args, err);
 }
 
 static int on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -87,11 +89,11 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
     int errno_value = FAILPOINT("cdc.after_settle");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
-    c->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    c->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
     if (op->step > 0)
         s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
     if (is_of_stream(op->op->batch) && op->op->kind != SOURCE_RECALL)
-        outrider__cdc_stream_settled(c, (int64_t)tally_of(op->op->batch).n);
+        outrider__cdc_stream_settled(c, (int64_t)outrider__pg_tally(op->op->batch).n);
     pg_op_done(op);
     return 0;
 }
@@ -100,7 +102,7 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
 {
     struct cdc_source *c = cdc_of(s);
     struct batch *b = op->op->batch;
-    struct tally t = tally_of(b);
+    struct pg_tally t = outrider__pg_tally(b);
     if (t.n == 0) {
         pg_op_done(op);
         return 0;
@@ -109,7 +111,8 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
     if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
-        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
+        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0 ||
+        add_visible(s, b, t.n, err) < 0)
         return -1;
     op->step = outrider__pg_parked_settle(&c->parked, &s->conn, b->events, t.n, b->is_parked,
                                           op->op->now_wall_us, err);
@@ -119,9 +122,10 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
         /* From now on lanes are looked up: this request comes before any that looks. */
         c->has_parked = true;
         c->n_parkings++;
-        if (outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0)
-            return -1;
     }
+    if (outrider__cdc_tables_settle(s, b->events, t.n, &c->args, err) < 0 ||
+        (op->step > 0 && outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0))
+        return -1;
     return outrider__pg_request_end(&s->conn, err);
 }
 
@@ -182,73 +186,49 @@ int outrider__cdc_own_read(struct pg_source *s, struct batch *b, struct bytes ow
                           "says: one of them was changed");
 }
 
-static int on_picked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int on_noted(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
-    struct pg_op *op = ctx;
-    struct cdc_cleanup *k = &cdc_of(op->source)->cleanup;
-    size_t rows = (size_t)PQntuples(results[0]);
-    (void)n;
-    op->op->removed = 0;
-    op->op->more = rows > 0;
-    pg_op_done(op);
-    if (rows == 0)
-        return 0;
-    k->seqs = malloc(rows * sizeof *k->seqs);
-    if (k->seqs == NULL)
-        return outrider__fail_nomem(err);
-    k->n = rows;
-    for (size_t i = 0; i < rows; i++)
-        k->seqs[i] = outrider__pg_get_int(results[0], (int)i, 0, 0);
-    k->lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 1, INT64_MAX);
-    return 0;
-}
-
-static int on_removed(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
+    struct pg_source *s = ctx;
     (void)n;
     (void)err;
-    op->op->removed = strtoull(PQcmdTuples(results[0]), NULL, 10);
-    op->op->more = op->op->removed > 0;
-    pg_op_done(op);
+    if (PQntuples(results[0]) == 1)
+        cdc_of(s)->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
     return 0;
 }
 
-static int pick(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+/* Whether it is worth a write. After a settle a few of them are: a transaction may
+ * seem to run for a moment after its commit was streamed, and others run beside it.
+ * Later, beside a busy table, one in a while will do. */
+static bool is_worth_saving(struct cdc_settled *n, int64_t now_us)
 {
-    struct cdc_source *c = cdc_of(s);
-    outrider__cdc_args(s);
-    outrider__pg_arg_time(&c->args, op->op->now_wall_us - s->config->cleanup.retention_us);
-    outrider__pg_arg_int8(&c->args, s->config->cleanup.batch);
-    return outrider__pg_request(&s->conn, &c->st[CDC_PICK], &c->args, on_picked, op, err);
+    if (n->n_settled != n->saved_n_settled)
+        n->saves_left = SAVES_AFTER_SETTLE;
+    n->saved_n_settled = n->n_settled;
+    if (n->xid == n->saved_xid || (n->saves_left == 0 && now_us - n->saved_us < SAVE_IDLE_US))
+        return false;
+    n->saves_left -= n->saves_left > 0;
+    n->saved_us = now_us;
+    n->saved_xid = n->xid;
+    return true;
 }
 
-/* Rows are picked in one portion and removed in a later one, when the slot is
- * confirmed past the moment at which they were seen. */
-int outrider__cdc_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+/* A transaction that was over when a snapshot was taken stands in the log before
+ * the insert position of then: once that is confirmed, it is settled. */
+int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
+                               struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct cdc_cleanup *k = &c->cleanup;
-    op->op->removed = 0;
-    op->op->more = false;
-    if (c->phase != CDC_STREAM || s->config->cleanup.retention_us <= 0 || !s->cat.can_delete ||
-        !s->cat.has_seq) {
-        pg_op_done(op);
+    struct cdc_settled *n = &c->settled;
+    if (n->xid != 0 && c->confirmed_lsn < n->lsn)
         return 0;
-    }
-    if (k->n == 0)
-        return pick(s, op, err);
-    if (c->confirmed_lsn < k->lsn) {
-        op->op->more = true;
-        pg_op_done(op);
+    bool saves = n->xid != 0 && is_worth_saving(n, s->now.mono_us);
+    n->xid = xid;
+    n->lsn = lsn;
+    n->n_settled = c->n_settled;
+    if (!saves)
         return 0;
-    }
-    outrider__pg_args_clear(&c->args);
-    outrider__pg_array_begin(&c->args, PG_INT8);
-    for (size_t i = 0; i < k->n; i++)
-        outrider__pg_array_int8(&c->args, k->seqs[i]);
-    outrider__pg_array_end(&c->args);
-    free(k->seqs);
-    *k = (struct cdc_cleanup){0};
-    return outrider__pg_request(&s->conn, &c->st[CDC_REMOVE], &c->args, on_removed, op, err);
+    outrider__pg_cursor_args(s, &c->args);
+    outrider__pg_arg_int8(&c->args, c->cursor.epoch);
+    outrider__pg_arg_int8(&c->args, n->saved_xid);
+    return outrider__pg_request(&s->conn, &c->st[CDC_SETTLED], &c->args, on_noted, s, err);
 }

@@ -1,68 +1,52 @@
 /* SPDX-License-Identifier: MIT */
 /* The statements of mode cdc. */
-#include <stdlib.h>
-
 #include "cdc.h"
 
-#define SQL_CAP 16384
-
 /*
- * In these texts $T is the outbox, $K the cursor table, $E the columns of an
- * event (with $3 as the largest payload to send), $B the types that can be
- * read in binary form. $1 and $2 are the pipeline and the outbox's name in
- * whatever concerns the cursor.
+ * In these texts (cursor.h) $E is the columns of an event (with $3 as the
+ * largest payload to send), $B the types that can be read in binary form, $P the
+ * table of parked events.
  */
 static const char *const templates[CDC_STATEMENTS] = {
-    [CDC_ENROL] = "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, "
-                  "outbox) DO NOTHING",
+    [CDC_ENROL] = PG_ENROL_SQL,
     [CDC_READ_CURSOR] =
         "SELECT k.sink, k.mode, k.epoch, k.on_dead, k.position, k.gaps::text, k.sweep::text, "
-        "(k.lsn - '0/0'::pg_lsn)::int8, k.lsn_number, pg_backend_pid(), k.system_id FROM $K k "
+        "(k.lsn - '0/0'::pg_lsn)::int8, k.lsn_number, pg_backend_pid(), (SELECT string_agg(t.name, "
+        "', ') FROM unnest($3::text[]) AS t(name) WHERE t.name <> $2 AND k.mode = 'cdc' AND NOT "
+        "EXISTS (SELECT FROM $K j WHERE j.pipeline = $1 AND j.outbox = t.name AND j.mode = "
+        "'member')) FROM $K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
-    /* $1 slot and publication, $2 the table's oid. */
+    /* $1 slot, $2 the tables' oids, $3 and $4 the columns that are read, $5 publication. */
     [CDC_FACTS] =
         "SELECT current_setting('wal_level'), quote_ident(current_user), (SELECT r.rolreplication "
         "OR r.rolsuper FROM pg_roles r WHERE r.rolname = current_user), "
-        "has_database_privilege(current_database(), 'CREATE') AND pg_has_role(c.relowner, "
-        "'USAGE'), (SELECT g.setting::int8 FROM pg_settings g WHERE g.name = "
+        "has_database_privilege(current_database(), 'CREATE') AND (SELECT "
+        "bool_and(pg_has_role(c.relowner, 'USAGE')) FROM pg_class c WHERE c.oid IN (SELECT w::oid "
+        "FROM unnest($2::int8[]) w)), (SELECT g.setting::int8 FROM pg_settings g WHERE g.name = "
         "'wal_sender_timeout'), current_setting('max_replication_slots')::int8, (SELECT count(*) "
         "FROM pg_replication_slots), current_setting('max_wal_senders')::int8, (SELECT count(*) "
-        "FROM pg_stat_replication), p.oid IS NOT NULL, p.pubinsert AND EXISTS (SELECT FROM "
-        "pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = n.nspname AND "
-        "t.tablename = c.relname), EXISTS (SELECT FROM pg_publication_rel q WHERE q.prpubid = "
-        "p.oid AND q.prrelid = c.oid AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
+        "FROM pg_stat_replication), p.oid IS NOT NULL, p.pubinsert AND NOT EXISTS (SELECT FROM "
+        "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid IN (SELECT w::oid "
+        "FROM unnest($2::int8[]) w) AND NOT EXISTS (SELECT FROM pg_publication_tables t WHERE "
+        "t.pubname = p.pubname AND t.schemaname = n.nspname AND t.tablename = c.relname)), EXISTS "
+        "(SELECT FROM pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid IN (SELECT w::oid "
+        "FROM unnest($2::int8[]) w) AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
         "to_jsonb(q)->>'prattrs' IS NOT NULL)), s.slot_name IS NOT NULL, s.database IS DISTINCT "
         "FROM current_database(), s.database::text, s.plugin IS DISTINCT FROM 'pgoutput', "
         "coalesce(s.wal_status = 'lost' OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL, "
-        "false), s.active_pid, (SELECT bool_and(a.atttypid IN ($B)) FROM pg_attribute a WHERE "
-        "a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname IN ($N)) FROM "
-        "pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_publication p ON "
-        "p.pubname = $1 LEFT JOIN pg_replication_slots s ON s.slot_name = $1 WHERE c.oid = $2",
+        "false), s.active_pid, (SELECT bool_and(a.atttypid IN ($B)) FROM unnest($3::int8[], "
+        "$4::text[]) AS w(rel, name) JOIN pg_attribute a ON a.attrelid = w.rel::oid AND a.attname "
+        "= w.name AND a.attnum > 0 AND NOT a.attisdropped) FROM (SELECT 1) one LEFT JOIN "
+        "pg_publication p ON p.pubname = $5 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
     [CDC_DROP_SLOT] = "SELECT count(pg_drop_replication_slot(s.slot_name)), (SELECT count(*) FROM "
                       "pg_replication_slots t WHERE t.slot_name = $1 AND t.active) FROM "
                       "pg_replication_slots s WHERE s.slot_name = $1 AND NOT s.active AND "
                       "s.database = current_database()",
-    [CDC_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
-                 "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
-                 "epoch, ctid",
-    /* By the remembered row version first: see LOG_SAVE. The division fails, and
-     * the transaction with it, when the epoch is not ours any more. */
-    [CDC_SAVE] =
-        "WITH a AS (UPDATE $K k SET lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = "
-        "coalesce($5, lsn_number), sweep = CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * "
-        "int8multirange(int8range($6, NULL, '()')) END, last_seq = greatest(last_seq, $13), "
-        "settled_at = $7, delivered_total = "
-        "delivered_total + $8, expired_total = expired_total + $9, skipped_total = skipped_total + "
-        "$10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND k.pipeline = $1 AND k.outbox = "
-        "$2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k SET lsn = "
-        "coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = CASE WHEN "
-        "$6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, '()')) END, "
-        "last_seq = greatest(last_seq, $13), "
-        "settled_at = $7, delivered_total = delivered_total + $8, expired_total = expired_total + "
-        "$9, skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.pipeline = "
-        "$1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS (SELECT FROM a) RETURNING k.ctid), c "
-        "AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) SELECT (SELECT ctid FROM c), 1 / "
-        "(SELECT count(*) FROM c)",
+    [CDC_TAKE] = PG_TAKE_SQL,
+    [CDC_SAVE] = PG_SAVE_SQL(
+        "lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = "
+        "CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, "
+        "'()')) END, last_seq = greatest(last_seq, $13)"),
     [CDC_READ_ROWS] =
         "SELECT r.* FROM unnest($1::int8[], $4::int8[]) AS g(low, high) CROSS JOIN LATERAL (SELECT "
         "$E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r ORDER BY "
@@ -70,10 +54,14 @@ static const char *const templates[CDC_STATEMENTS] = {
     /* The message is committed, so the log goes on beyond the position. */
     [CDC_MARK] = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
                  "pg_logical_emit_message(true, 'outrider.mark', '')",
-    [CDC_PULSE] = "SELECT EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t ON "
-                  "t.pubname = p.pubname JOIN pg_class c ON c.relname = t.tablename JOIN "
-                  "pg_namespace n ON n.oid = c.relnamespace AND n.nspname = t.schemaname WHERE "
-                  "p.pubname = $1 AND p.pubinsert AND c.oid = $2)",
+    [CDC_PULSE] =
+        "SELECT count(DISTINCT c.oid) = cardinality($2::int8[]), "
+        "pg_snapshot_xmin(pg_current_snapshot())::text::int8, (pg_current_wal_insert_lsn() - "
+        "'0/0'::pg_lsn)::int8 FROM pg_publication p JOIN "
+        "pg_publication_tables t ON t.pubname = p.pubname JOIN pg_class c ON c.relname = "
+        "t.tablename JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = t.schemaname "
+        "WHERE p.pubname = $1 AND p.pubinsert AND c.oid IN (SELECT w::oid FROM unnest($2::int8[]) "
+        "w)",
     /* In the new slot's snapshot: what polling had not settled. The cursor is
      * read as it was then; what was settled since is taken out when this is saved. */
     [CDC_PLAN_SWEEP] =
@@ -97,6 +85,17 @@ static const char *const templates[CDC_STATEMENTS] = {
         "int8multirange(int8range(position, NULL, '()'))), lsn = NULL, lsn_number = 0 WHERE "
         "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) "
         "FROM a)",
+    [CDC_SAVE_MAPPED] =
+        "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
+        "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1), b AS (INSERT INTO $K AS k "
+        "(pipeline, outbox, sink, mode) SELECT $1, t.name, $5, 'member' FROM unnest($4::text[]) AS "
+        "t(name) WHERE t.name <> $2 ON CONFLICT (pipeline, outbox) DO UPDATE SET mode = 'member', "
+        "epoch = k.epoch + 1) SELECT 1 / (SELECT count(*) FROM a)",
+    /* Rows of the first table that have an oid already are there from a move that was cut short. */
+    [CDC_GATHER] =
+        "UPDATE $P p SET outbox = $2, seq = t.oid FROM unnest($3::text[], $4::int8[]) AS t(name, "
+        "oid) WHERE p.pipeline = $1 AND p.outbox = t.name AND (p.outbox <> $2 OR p.seq <> ALL "
+        "($4::int8[]))",
     [CDC_SAVE_LEAVING] =
         "WITH a AS (UPDATE $K SET mode = 'leaving', position = $4, gaps = "
         "$5::text::int8multirange, anchor_id = $6, sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
@@ -116,13 +115,20 @@ static const char *const templates[CDC_STATEMENTS] = {
         "current_user",
     /* While it waits for a transaction it does not notice that its client is gone. */
     [CDC_END_MAKER] = "SELECT pg_terminate_backend($1)",
-    /* Settled once the slot is confirmed past the position: all of them are visible now. */
-    [CDC_PICK] =
-        "SELECT w.seq, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8 FROM (SELECT i.seq, "
-        "i.created_at FROM $T i ORDER BY i.seq LIMIT $4 + 1000) w WHERE w.created_at < $3 AND NOT "
-        "EXISTS (SELECT FROM $K k WHERE k.outbox = $2 AND k.pipeline <> $1 AND (k.position <= "
-        "w.seq OR k.gaps @> w.seq)) LIMIT $4",
-    [CDC_REMOVE] = "DELETE FROM $T WHERE seq = ANY ($1::int8[])",
+    /* A transaction is in the stream as soon as its commit is in the log, and others see its
+     * rows a moment later, or much later where it waits for a standby. */
+    [CDC_VISIBLE] =
+        "WITH RECURSIVE s AS MATERIALIZED (SELECT pg_snapshot_xmin(p)::text::int8 AS low, "
+        "pg_snapshot_xmax(p)::text::int8 AS high FROM pg_current_snapshot() p), x AS MATERIALIZED "
+        "(SELECT f.xid FROM s CROSS JOIN unnest($1::int8[]) AS u(xid) CROSS JOIN LATERAL (SELECT "
+        "(s.high & ~4294967295) + u.xid - CASE WHEN u.xid > (s.high & 4294967295) THEN 4294967296 "
+        "ELSE 0 END AS xid) f WHERE f.xid >= s.low), w(n, is_over) AS (SELECT 0, NOT EXISTS "
+        "(SELECT FROM x WHERE pg_xact_status(x.xid::text::xid8) = 'in progress') UNION ALL SELECT "
+        "w.n + 1, NOT EXISTS (SELECT FROM x WHERE pg_xact_status(x.xid::text::xid8) = 'in "
+        "progress' AND pg_sleep(0.0005 + 0 * w.n) IS NOT NULL) FROM w WHERE NOT w.is_over) SELECT "
+        "max(n) FROM w",
+    [CDC_SETTLED] = "UPDATE $K SET settled_xid = $4 WHERE pipeline = $1 AND outbox = $2 AND epoch "
+                    "= $3 RETURNING ctid",
 };
 
 static const char *const purposes[CDC_STATEMENTS] = {
@@ -138,13 +144,15 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_PLAN_SWEEP] = "cannot read the outbox",
     [CDC_PLAN_POLL] = "cannot read the outbox",
     [CDC_SAVE_CDC] = "cannot save the cursor",
+    [CDC_SAVE_MAPPED] = "cannot save the cursor",
+    [CDC_GATHER] = "cannot change parked events",
     [CDC_SAVE_LEAVING] = "cannot save the cursor",
     [CDC_SAVE_POLL] = "cannot save the cursor",
     [CDC_WAITED_FOR] = "cannot read the locks",
     [CDC_END_READER] = "cannot end the slot's last reader",
     [CDC_END_MAKER] = "cannot end the making of a slot",
-    [CDC_PICK] = "cannot clean up",
-    [CDC_REMOVE] = "cannot clean up",
+    [CDC_SETTLED] = "cannot save the cursor",
+    [CDC_VISIBLE] = "cannot wait for a commit",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)
@@ -172,49 +180,21 @@ static void append_types(struct strbuf *sql)
     }
 }
 
-static void append_names(struct strbuf *sql)
+static void letter(struct strbuf *sql, char c, const struct pg_source *s)
 {
-    for (int i = 0; i < CDC_ROLES; i++)
-        outrider__strbuf_appendf(sql, "%s'%s'", i > 0 ? ", " : "", outrider__cdc_role_name(i));
-}
-
-static char *expand(const char *template, const struct pg_catalog *cat)
-{
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
-    for (const char *p = template; *p != '\0'; p++) {
-        if (*p != '$' || p[1] < 'A') {
-            strbuf_append_char(&sql, *p);
-            continue;
-        }
-        switch (*++p) {
-        case 'T':
-            strbuf_append_str(&sql, cat->table);
-            break;
-        case 'K':
-            strbuf_append_str(&sql, cat->cursor_table);
-            break;
-        case 'E':
-            append_event_columns(&sql, cat);
-            break;
-        case 'B':
-            append_types(&sql);
-            break;
-        case 'N':
-            append_names(&sql);
-            break;
-        }
-    }
-    if (sql.failed)
-        outrider__strbuf_release(&sql);
-    return sql.data;
+    if (c == 'E' && s->cat.payload_type != 0)
+        append_event_columns(sql, &s->cat);
+    else if (c == 'B')
+        append_types(sql);
+    else if (c == 'P')
+        strbuf_append_str(sql, s->cat.parked_table);
 }
 
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     for (int i = 0; i < CDC_STATEMENTS; i++) {
-        c->sql[i] = expand(templates[i], &s->cat);
+        c->sql[i] = outrider__pg_expand(templates[i], s, letter);
         if (c->sql[i] == NULL)
             return outrider__fail_nomem(err);
         c->st[i] = (struct pg_statement){.sql = c->sql[i], .what = purposes[i]};
@@ -223,5 +203,6 @@ int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)
                                         .what = "cannot read the slot's snapshot"};
     c->st_commit =
         (struct pg_statement){.sql = "COMMIT", .what = "cannot read the slot's snapshot"};
-    return outrider__pg_parked_init(&c->parked, &s->cat, s->config, NULL, err);
+    return outrider__pg_parked_init(&c->parked, &s->cat, s->config, NULL, c->tables.oversize_sql,
+                                    err);
 }

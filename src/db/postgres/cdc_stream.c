@@ -21,7 +21,7 @@
 /* Behind a backlog a batch is filled in rounds: the server is woken less often,
  * and there are fewer settles. An event that was committed just now goes at once. */
 #define FRESH_US 50000
-#define ROUND_US 1000
+#define ROUND_US 400
 #define FILLING_US 20000
 #define READER_END_US 2000000
 
@@ -146,7 +146,7 @@ static int next_message(struct pg_source *s, struct link_message *ret, struct ou
                               "publication %s was made anew since the slot's position, and the "
                               "server cannot read its log through it; run `outrider slot drop` and "
                               "`outrider resync`, both with --name %s",
-                              c->slot, s->config->name);
+                              c->publication, s->config->name);
     if (err != NULL)
         *err = why;
     return -1;
@@ -223,8 +223,13 @@ static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err
             return outrider__fail_nomem(err);
         if (outrider__cdc_event(&c->decoder, &c->held, b, err) < 0)
             return -1;
-        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number};
         c->has_held = false;
+        const struct event *e = &b->events[b->n - 1];
+        if (c->late.is_frozen && outrider__cdc_late_has(&c->late, e->seq, e->id)) {
+            b->n--; /* cdc.h (7) */
+            continue;
+        }
+        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number, c->decoder.xid};
         c->n_fetched++;
     }
     b->source_data = points;
@@ -244,7 +249,11 @@ static int fill_round(struct pg_source *s, struct outrider_error *err)
     struct cdc_source *c = cdc_of(s);
     struct pg_op *op = c->fetch_op;
     struct batch *b = op->op->batch;
-    if (fill(s, b, err) < 0)
+    c->link.gulps = s->now.wall_us - c->decoder.commit_us > FRESH_US;
+    c->link.has_read = false;
+    int rc = fill(s, b, err);
+    c->link.gulps = false;
+    if (rc < 0)
         return -1;
     look_for_mark(s);
     c->is_filling = is_worth_waiting(s, b);
@@ -273,14 +282,16 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[320];
-    c->decoder = (struct cdc_decoder){.table_oid = s->cat.oid,
-                                      .schema = s->cat.schema,
-                                      .table = s->cat.relname,
+    int errno_value = FAILPOINT("cdc.start_stream");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot start replication");
+    c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
+                                      .n_outboxes = c->tables.n_outboxes,
                                       .max_payload = (size_t)s->config->source.max_payload};
     (void)snprintf(command, sizeof command,
                    "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (proto_version '1', "
                    "publication_names '\"%s\"', binary '%s', messages 'true')",
-                   c->slot, c->slot, c->facts.is_binary ? "true" : "false");
+                   c->slot, c->publication, c->facts.is_binary ? "true" : "false");
     c->is_starting = true;
     return outrider__cdc_link_ask(&c->link, command, "cannot start replication", err);
 }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/event_check.h"
 #include "base/uuid.h"
 #include "outrider/postgres.h"
 
@@ -27,59 +27,11 @@ static const char sql_insert[] =
     "$9, $10, $11)";
 #define N_ARGS 11
 #define TYPE_JSONB 3802
+#define PAYLOAD_MAX 0x3fffffff
 
 static const char sql_type[] =
     "SELECT coalesce((SELECT atttypid FROM pg_attribute WHERE attrelid = to_regclass('outbox') AND "
     "attname = 'payload' AND NOT attisdropped), 0)";
-
-static int fail_field(struct outrider_error *err, const char *field, const char *what)
-{
-    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD, "event: %s %s", field, what);
-}
-
-static int check_text(const char *field, const char *value, bool is_required,
-                      struct outrider_error *err)
-{
-    if (value == NULL || *value == '\0')
-        return is_required ? fail_field(err, field, "is missing") : 0;
-    return outrider__bytes_is_utf8(bytes_str(value)) ? 0 : fail_field(err, field, "is not UTF-8");
-}
-
-static int check_headers(const char *headers, struct outrider_error *err)
-{
-    struct json_members m;
-    struct bytes name, value;
-    if (headers == NULL)
-        return 0;
-    if (outrider__json_members_begin(&m, bytes_str(headers)) < 0)
-        return outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_DEAD,
-                              "event: headers are not a JSON object");
-    while (outrider__json_members_next(&m, &name, &value) == 1)
-        if (value.len == 0 || value.data[0] != '"')
-            return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
-                                  "event: header '%.*s' is not a string", (int)name.len, name.data);
-    return 0;
-}
-
-static int check_event(const struct outrider_event *e, struct outrider_error *err)
-{
-    if (e == NULL || e->size < sizeof *e)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
-                              "event: the size field is not set; start from OUTRIDER_EVENT_INIT");
-    if (e->payload == NULL && e->payload_len > 0)
-        return fail_field(err, "payload", "is NULL but has a length");
-    if (e->payload_len > 0x3fffffff)
-        return fail_field(err, "payload", "is larger than PostgreSQL's limit");
-    if (e->id != NULL && !outrider__uuid_is_valid(bytes_str(e->id)))
-        return fail_field(err, "id", "is not a UUID");
-    if (check_text("aggregate_type", e->aggregate_type, true, err) < 0 ||
-        check_text("aggregate_id", e->aggregate_id, true, err) < 0 ||
-        check_text("event_type", e->event_type, true, err) < 0 ||
-        check_text("topic", e->topic, false, err) < 0 ||
-        check_text("partition_key", e->partition_key, false, err) < 0)
-        return -1;
-    return check_headers(e->headers, err);
-}
 
 static int check_transaction(const PGconn *conn, unsigned flags, struct outrider_error *err)
 {
@@ -123,11 +75,11 @@ static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error 
                             "event: payload is not valid JSON, which this outbox asks for; "
                             "`outrider init --payload text` or `bytea` takes other forms");
     else if (strcmp(state, "22021") == 0)
-        rc = fail_field(err, "payload",
-                        "is not UTF-8 text, which the outbox asks for; "
-                        "`outrider init --payload bytea` takes any bytes");
+        rc = outrider__event_fail_field(err, "payload",
+                                        "is not UTF-8 text, which the outbox asks for; "
+                                        "`outrider init --payload bytea` takes any bytes");
     else if (strcmp(state, "23505") == 0 && is_ours(res, "outbox_id_key"))
-        rc = fail_field(err, "id", "is in the outbox already");
+        rc = outrider__event_fail_field(err, "id", "is in the outbox already");
     else
         return outrider__pg_fail(err, conn, res, "cannot insert the event");
     outrider__error_origin(err, state);
@@ -228,7 +180,8 @@ int outrider_enqueue_pg(PGconn *conn, const struct outrider_event *event, unsign
     char id[OUTRIDER_ID_SIZE];
     if (conn == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
-    if (check_event(event, err) < 0 || check_transaction(conn, flags, err) < 0)
+    if (outrider__event_check(event, PAYLOAD_MAX, err) < 0 ||
+        check_transaction(conn, flags, err) < 0)
         return -1;
     if (event->id != NULL)
         memcpy(id, event->id, sizeof id);

@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char pooler_advice[] = "a pooler hands statements to several sessions; connect to the "
+                                    "server itself, or use the pooler's session mode";
+
 static const struct cause {
     const char *state; /* whole, or a class of two characters */
     enum outrider_code code;
@@ -48,9 +51,8 @@ static const struct cause {
     {"42883", OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY, "run `outrider init`"},
     {"3F000", OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY, "check the schema's name"},
     {"0A000", OUTRIDER_DB, OUTRIDER_RETRY, NULL},
-    {"26000", OUTRIDER_DB, OUTRIDER_RETRY,
-     "a pooler hands statements to several sessions; connect to the server itself, or use the "
-     "pooler's session mode"},
+    {"26000", OUTRIDER_DB, OUTRIDER_RETRY, pooler_advice},
+    {"42P05", OUTRIDER_DB, OUTRIDER_RETRY, pooler_advice},
     /* The only division is the check of the epoch. */
     {"22012", OUTRIDER_FENCED, OUTRIDER_RETRY, "another relay took over the pipeline"},
     {"22P02", OUTRIDER_NOT_JSON, OUTRIDER_DEAD, NULL},

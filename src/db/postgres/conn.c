@@ -270,7 +270,7 @@ int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const s
         return outrider__fail_nomem(err);
     if (r == NULL || r->n == PG_GROUP_MAX)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "a request has no room");
-    if (st->conn_no != c->conn_no) {
+    if (!st->is_unnamed && st->conn_no != c->conn_no) {
         (void)snprintf(st->name, sizeof st->name, "outrider%u", ++c->n_names);
         if (!PQsendPrepare(c->pg, st->name, st->sql, n, args != NULL ? args->types : NULL))
             return fail_send(c, st->what, err);
@@ -279,7 +279,11 @@ int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const s
     }
     if (args != NULL)
         outrider__pg_args_values(args, values, lengths, formats);
-    if (!PQsendQueryPrepared(c->pg, st->name, n, values, lengths, formats, 1))
+    int sent = st->is_unnamed
+                   ? PQsendQueryParams(c->pg, st->sql, n, args != NULL ? args->types : NULL, values,
+                                       lengths, formats, 1)
+                   : PQsendQueryPrepared(c->pg, st->name, n, values, lengths, formats, 1);
+    if (!sent)
         return fail_send(c, st->what, err);
     r->what[r->n++] = st->what;
     return 0;

@@ -9,7 +9,8 @@
  *
  *  (1) request_begin, any number of request_add, request_end. Nothing blocks;
  *      what does not fit into the socket goes out from poll().
- *  (2) A statement is prepared the first time that it is sent on a connection.
+ *  (2) A statement is prepared the first time that it is sent on a connection,
+ *      unless it is_unnamed.
  *  (3) done() gets one result per statement, all of them successful; it may
  *      begin further requests. Results are freed when it returns. A negative
  *      return ends the connection with what it put into err.
@@ -29,11 +30,12 @@
 
 struct pollfd;
 
-#define PG_GROUP_MAX 12 /* statements in a request */
+#define PG_GROUP_MAX 80 /* statements in a request: one for each table that a batch touches */
 
 struct pg_statement {
     const char *sql;  /* outlives the connection */
     const char *what; /* for messages: "cannot read the outbox" */
+    bool is_unnamed;  /* sent as it is, nothing stays behind in the session */
     uint64_t conn_no; /* the connection on which it is prepared; 0: on none */
     char name[16];
 };
@@ -52,7 +54,6 @@ struct pg_conn {
     int64_t deadline_us;             /* of connecting */
     int64_t sent_us;                 /* when something was last sent: heartbeats */
     bool wants_write;
-    bool is_pooled; /* a pooler answers instead of the server: the process ids differ */
     unsigned n_names;
     struct pg_request *first, *last; /* under way, oldest first */
     struct pg_request *open;         /* between begin and end */

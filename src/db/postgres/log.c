@@ -6,30 +6,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cleanup.h"
-
 #define LOOK_MIN_US 4000
 #define PULSE_US 1000000
-#define SQL_CAP 16384
 
 /*
- * In these texts $T is the outbox, $S its sequence, $K the cursor table, $E
- * the columns of an event (with $3 as the largest payload to send, and none
- * for the anchor at $1), $U the same without the size of what is not sent,
- * which costs as much again, $A whether any lane is parked, $P what may hold a writer's lock.
+ * In these texts (cursor.h) $E is the columns of an event (with $3 as the
+ * largest payload to send, and none for the anchor at $1), $U the same without
+ * the size of what is not sent, which costs as much again, $A whether any lane
+ * is parked, $P what may hold a writer's lock.
  */
 static const char *const templates[LOG_STATEMENTS] = {
-    [LOG_ENROL] = "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, "
-                  "outbox) DO NOTHING",
+    [LOG_ENROL] = PG_ENROL_SQL,
     [LOG_READ_CURSOR] =
         "SELECT k.sink, k.position, k.gaps::text, k.anchor_id, k.epoch, k.on_dead, k.system_id, "
         "k.timeline, (SELECT o.id::text FROM $T o WHERE o.seq = k.position LIMIT 1), (SELECT CASE "
         "WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q), pg_backend_pid(), k.mode FROM "
         "$K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
-    [LOG_TAKE] = "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, "
-                 "timeline = $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING "
-                 "epoch, ctid",
+    [LOG_TAKE] = PG_TAKE_SQL,
     [LOG_READ] = "SELECT $U FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
     [LOG_READ_EXACT] = "SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
     [LOG_READ_GAPS] =
@@ -50,24 +44,9 @@ static const char *const templates[LOG_STATEMENTS] = {
     [LOG_FLUSHED] = "SELECT pg_current_wal_flush_lsn()",
     [LOG_FORCE] = "SELECT pg_logical_emit_message(true, 'outrider.flush', '')",
     [LOG_LAST] = "SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q",
-    /* By the remembered row version where it is still the right one: while an
-     * old snapshot is held, the way over the key leads past all dead versions.
-     * The division fails, and the transaction with it, when the epoch is not
-     * ours any more. */
-    [LOG_SAVE] =
-        "WITH a AS (UPDATE $K k SET position = coalesce($4, position), gaps = "
-        "coalesce($5::text::int8multirange, gaps), anchor_id = coalesce($6, anchor_id), settled_at "
-        "= coalesce($7, settled_at), delivered_total = delivered_total + $8, "
-        "expired_total = expired_total + $9, "
-        "skipped_total = skipped_total + $10, dead_total = dead_total + $11 WHERE k.ctid = $12 AND "
-        "k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 RETURNING k.ctid), b AS (UPDATE $K k "
-        "SET position = coalesce($4, position), gaps = coalesce($5::text::int8multirange, gaps), "
-        "anchor_id = coalesce($6, anchor_id), settled_at = coalesce($7, settled_at), "
-        "delivered_total = delivered_total + "
-        "$8, expired_total = expired_total + $9, skipped_total = skipped_total + $10, dead_total = "
-        "dead_total + $11 WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND NOT EXISTS "
-        "(SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid FROM a UNION ALL SELECT ctid FROM b) "
-        "SELECT (SELECT ctid FROM c), 1 / (SELECT count(*) FROM c)",
+    [LOG_SAVE] = PG_SAVE_SQL("position = coalesce($4, position), gaps = "
+                             "coalesce($5::text::int8multirange, gaps), anchor_id = coalesce($6, "
+                             "anchor_id)"),
     /* $1: as pg_locks names it. Of other roles' sessions a relay without
      * pg_read_all_stats sees little more than the process. */
     [LOG_OLDEST] =
@@ -99,8 +78,6 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_LAST] = "cannot read the sequence",
     [LOG_SAVE] = "cannot settle",
     [LOG_OLDEST] = "cannot read the locks",
-    [LOG_CLEANUP] = "cannot clean up",
-    [LOG_UPKEEP] = "cannot keep the partitions up",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat, bool with_size)
@@ -130,40 +107,22 @@ static void append_lockable(struct strbuf *sql, const struct pg_catalog *cat)
         outrider__strbuf_appendf(sql, "= %u", cat->oid);
 }
 
-static char *expand(const char *template, const struct pg_catalog *cat, const char *any)
+/* Whether any lane is parked; a replay does not ask. */
+static void append_any(struct strbuf *sql, const struct pg_source *s)
 {
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
-    for (const char *p = template; *p != '\0'; p++) {
-        if (*p != '$' || p[1] < 'A') {
-            strbuf_append_char(&sql, *p);
-            continue;
-        }
-        switch (*++p) {
-        case 'T':
-            strbuf_append_str(&sql, cat->table);
-            break;
-        case 'S':
-            strbuf_append_str(&sql, cat->sequence);
-            break;
-        case 'K':
-            strbuf_append_str(&sql, cat->cursor_table);
-            break;
-        case 'E':
-        case 'U':
-            append_event_columns(&sql, cat, *p == 'E');
-            break;
-        case 'A':
-            outrider__strbuf_appendf(&sql, "(%s)", any);
-            break;
-        case 'P':
-            append_lockable(&sql, cat);
-            break;
-        }
-    }
-    if (sql.failed)
-        outrider__strbuf_release(&sql);
-    return sql.data;
+    const struct log_source *l = s->layout_data;
+    bool asks = s->config->ordered && !s->config->replay;
+    outrider__strbuf_appendf(sql, "(%s)", asks ? l->parked.sql[PARKED_ANY] : "SELECT false");
+}
+
+static void letter(struct strbuf *sql, char c, const struct pg_source *s)
+{
+    if (c == 'E' || c == 'U')
+        append_event_columns(sql, &s->cat, c == 'E');
+    else if (c == 'A')
+        append_any(sql, s);
+    else if (c == 'P')
+        append_lockable(sql, &s->cat);
 }
 
 int outrider__pg_log_fail_history(struct pg_source *s, const char *what, struct outrider_error *err)
@@ -172,14 +131,6 @@ int outrider__pg_log_fail_history(struct pg_source *s, const char *what, struct 
                           "%s: the history of the outbox was rewritten: %s; look at what happened, "
                           "then run `outrider resync --name %s`",
                           s->cat.table, what, s->config->name);
-}
-
-void outrider__pg_log_args(struct pg_source *s)
-{
-    struct log_source *l = log_of(s);
-    outrider__pg_args_clear(&l->args);
-    outrider__pg_arg_str(&l->args, s->config->name);
-    outrider__pg_arg_str(&l->args, s->cat.table);
 }
 
 int outrider__pg_log_check_fingerprint(struct pg_source *s, const PGresult *r,
@@ -204,18 +155,6 @@ static bool log_reads(const struct pg_catalog *cat, const struct pipeline_config
     return cat->has_seq && !cat->has_mark;
 }
 
-static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
-{
-    const char *mine = s->config->sink_identity;
-    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
-        return 0;
-    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
-                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
-                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
-                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
-                          s->config->name, stored, mine, mine, s->config->name);
-}
-
 static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -237,28 +176,23 @@ static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_
     return outrider__pg_log_fail_history(s, what, err);
 }
 
-/* "{[1,4),[7,8)}", as the server writes it. What is not below the position is
- * read from there on anyway. */
+/* What is not below the position is read from there on anyway. */
 static int load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
+    int64_t low = 0, high = 0;
+    int rc;
     outrider__gaps_begin_group(&l->gaps);
-    while ((text = strchr(text, '[')) != NULL) {
-        char *end;
-        int64_t low = strtoll(text + 1, &end, 10), high = 0;
-        if (*end == ',')
-            high = strtoll(end + 1, &end, 10);
-        if (*end != ')' || high <= low)
-            return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
-                                  "outrider_cursor.gaps of pipeline '%s' cannot be read",
-                                  s->config->name);
-        text = end;
-        if (high > l->head)
-            high = l->head;
-        if (low < high && outrider__gaps_add(&l->gaps, low, high - 1) < 0)
+    while ((rc = outrider__pg_next_range(&text, &low, &high)) > 0) {
+        if (high >= l->head)
+            high = l->head - 1;
+        if (low <= high && outrider__gaps_add(&l->gaps, low, high) < 0)
             return outrider__fail_nomem(err);
     }
-    return 0;
+    if (rc == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_DB, OUTRIDER_STOP,
+                          "outrider_cursor.gaps of pipeline '%s' cannot be read", s->config->name);
 }
 
 static void activate(struct pg_source *s)
@@ -275,11 +209,8 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
 {
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
-    if (PQntuples(results[0]) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "another relay took over pipeline '%s'", s->config->name);
-    l->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
-    l->cursor_tid = outrider__pg_get_tid(results[0], 0, 1);
+    if (outrider__pg_cursor_taken(s, results[0], &l->cursor, err) < 0)
+        return -1;
     s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
     activate(s);
     return 0;
@@ -289,19 +220,9 @@ static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
                      struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
-    const char *sink = s->config->sink_identity;
-    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
-    outrider__pg_log_args(s);
-    outrider__pg_arg_int8(&l->args, epoch);
-    outrider__pg_arg_str(&l->args, sink != NULL ? sink : "");
-    outrider__pg_arg_str(&l->args, blocks ? "block" : "skip");
-    outrider__pg_arg_int8(&l->args, s->cat.system_id);
-    outrider__pg_arg_int4(&l->args, s->cat.timeline);
     if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
-        outrider__pg_request_add(&s->conn, &l->st[LOG_TAKE], &l->args, err) < 0)
-        return -1;
-    if (is_other_policy &&
-        outrider__pg_parked_add_mend(&l->parked, &s->conn, s->now.wall_us, err) < 0)
+        outrider__pg_cursor_add_take(s, &l->st[LOG_TAKE], &l->parked, &l->args, epoch,
+                                     is_other_policy, err) < 0)
         return -1;
     if (outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
         return -1;
@@ -327,49 +248,29 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
     const PGresult *r = results[n - 1];
-    if (PQntuples(r) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "the cursor of pipeline '%s' vanished", s->config->name);
-    if (outrider__pg_get_int(r, 0, 10, 0) != s->cat.backend_pid)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "a pooler hands the relay's statements to several sessions; connect "
-                              "to the server itself, or use the pooler's session mode");
+    if (outrider__pg_cursor_check(s, r, 0, 10, err) < 0)
+        return -1;
     if (strcmp(outrider__pg_get_str(r, 0, 11), "poll") != 0)
         return outrider__pg_cdc_begin_leaving(s, err);
     if (s->cdc == NULL && outrider__pg_cdc_forget_slot(s, err) < 0)
         return -1;
     l->head = outrider__pg_get_int(r, 0, 1, 0);
     l->last_value = outrider__pg_get_int(r, 0, 9, 0);
-    if (check_sink(s, outrider__pg_get_str(r, 0, 0), err) < 0 || check_anchor(s, r, err) < 0 ||
-        load_gaps(s, outrider__pg_get_str(r, 0, 2), err) < 0)
+    if (check_anchor(s, r, err) < 0 || load_gaps(s, outrider__pg_get_str(r, 0, 2), err) < 0)
         return -1;
     outrider__strbuf_clear(&l->anchor);
     outrider__strbuf_append(&l->anchor, outrider__pg_get_bytes(r, 0, 3));
     if (l->anchor.failed)
         return outrider__fail_nomem(err);
     tell_of_another_server(s, r);
-    bool blocks = s->config->retry.on_dead == ON_DEAD_BLOCK;
     return take_over(s, outrider__pg_get_int(r, 0, 4, 0),
-                     strcmp(outrider__pg_get_str(r, 0, 5), blocks ? "block" : "skip") != 0, err);
-}
-
-static char *cleanup_sql(enum log_statement which, const struct pg_catalog *cat)
-{
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
-    if (which == LOG_CLEANUP)
-        outrider__pg_cleanup_sql(&sql, cat);
-    else if (cat->has_upkeep)
-        outrider__pg_upkeep_sql(&sql, cat);
-    else
-        strbuf_append_str(&sql, "SELECT 0");
-    return sql.data;
+                     outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 5)), err);
 }
 
 static int prepare_parked(struct pg_source *s, struct outrider_error *err)
 {
     struct strbuf copy;
-    outrider__strbuf_init(&copy, SQL_CAP);
+    outrider__strbuf_init(&copy, PG_SQL_CAP);
     strbuf_append_str(&copy, "o.id::text, o.aggregate_type, o.aggregate_id, o.event_type, ");
     outrider__pg_bytea_sql(&copy, s->cat.payload_type, "o.payload");
     outrider__strbuf_appendf(&copy,
@@ -379,7 +280,7 @@ static int prepare_parked(struct pg_source *s, struct outrider_error *err)
                              s->cat.table);
     int rc = copy.failed ? outrider__fail_nomem(err)
                          : outrider__pg_parked_init(&log_of(s)->parked, &s->cat, s->config,
-                                                    strbuf_cstr(&copy), err);
+                                                    strbuf_cstr(&copy), NULL, err);
     outrider__strbuf_release(&copy);
     return rc;
 }
@@ -389,19 +290,16 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
     struct log_source *l = log_of(s);
     if (prepare_parked(s, err) < 0)
         return -1;
-    bool asks = s->config->ordered && !s->config->replay;
-    const char *any = asks ? l->parked.sql[PARKED_ANY] : "SELECT false";
     for (int i = 0; i < LOG_STATEMENTS; i++) {
         const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
         if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
             template = sql_flushed_standby;
-        l->sql[i] = i >= LOG_CLEANUP ? cleanup_sql((enum log_statement)i, &s->cat)
-                                     : expand(template, &s->cat, any);
+        l->sql[i] = outrider__pg_expand(template, s, letter);
         if (l->sql[i] == NULL)
             return outrider__fail_nomem(err);
         l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
     }
-    return 0;
+    return outrider__pg_cleaner_init(&l->cleaner, &s->cat, err);
 }
 
 static int log_begin(struct pg_source *s, struct outrider_error *err)
@@ -427,24 +325,12 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
         activate(s);
         return 0;
     }
-    outrider__pg_log_args(s);
+    outrider__pg_cursor_args(s, &l->args);
     if (outrider__pg_request_begin(&s->conn, on_cursor, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_ENROL], &l->args, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_READ_CURSOR], &l->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
-}
-
-static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
-    (void)n;
-    if (outrider__pg_parked_fill(&log_of(s)->parked, op->op->batch, results[0], err) < 0)
-        return -1;
-    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
-    pg_op_done(op);
-    return 0;
 }
 
 static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
@@ -455,12 +341,7 @@ static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_e
         pg_op_done(op);
         return 0;
     }
-    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
-        outrider__pg_parked_add_fetch(&l->parked, &s->conn, op->op->batch, op->op->now_wall_us,
-                                      err) < 0 ||
-        outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
-        return -1;
-    return outrider__pg_request_end(&s->conn, err);
+    return outrider__pg_cursor_fetch_parked(s, &l->parked, op, err);
 }
 
 static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -603,6 +484,7 @@ static void log_close(struct pg_source *s)
         return;
     for (int i = 0; i < LOG_STATEMENTS; i++)
         free(l->sql[i]);
+    outrider__pg_cleaner_release(&l->cleaner);
     outrider__pg_parked_release(&l->parked);
     outrider__pg_args_release(&l->args);
     outrider__strbuf_release(&l->anchor);

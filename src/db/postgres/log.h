@@ -30,8 +30,9 @@
 #ifndef POSTGRES_LOG_H
 #define POSTGRES_LOG_H
 
+#include "cleanup.h"
+#include "cursor.h"
 #include "gaps.h"
-#include "source.h"
 
 enum log_statement {
     LOG_ENROL,       /* makes the cursor row */
@@ -49,8 +50,6 @@ enum log_statement {
     LOG_LAST,    /* the sequence alone: the probe */
     LOG_SAVE,
     LOG_OLDEST, /* the oldest writer, for people */
-    LOG_CLEANUP,
-    LOG_UPKEEP, /* of partitions */
     LOG_STATEMENTS
 };
 
@@ -80,8 +79,7 @@ struct log_source {
     struct pg_args args;
     struct pg_parked parked;
 
-    int64_t epoch;
-    uint64_t cursor_tid;
+    struct pg_cursor cursor;
     int64_t head;
     struct strbuf anchor;
     struct gap_set gaps;
@@ -100,7 +98,7 @@ struct log_source {
     bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
     int64_t standby_told_us;
-    int64_t upkeep_us; /* not before */
+    struct pg_cleaner cleaner;
 };
 
 static inline struct log_source *log_of(struct pg_source *s)
@@ -115,7 +113,6 @@ int outrider__pg_log_fail_history(struct pg_source *s, const char *what,
 void outrider__pg_log_look_soon(struct pg_source *s);
 int outrider__pg_log_check_fingerprint(struct pg_source *s, const PGresult *r,
                                        struct outrider_error *err);
-void outrider__pg_log_args(struct pg_source *s);
 
 /* log_fetch.c */
 int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);

@@ -10,11 +10,6 @@
 
 #include "base/failpoint.h"
 
-/* A usual read takes whole batches of usual rows. A larger payload ends it, and
- * the next read takes few rows of any size: so the memory for a result is
- * bounded, and the sizes of rows need not be added up on the server. */
-#define USUAL_PAYLOAD 8192
-#define LARGE_BYTES (4LL << 20)
 #define FEWEST_ROWS 16
 
 #define FLUSH_PAUSE_US 400
@@ -33,11 +28,11 @@ static void choose_size(struct pg_source *s, const struct batch *b)
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     int64_t max_payload = s->config->source.max_payload;
-    f->is_large = l->was_large && max_payload > USUAL_PAYLOAD;
-    f->cut = f->is_large || max_payload < USUAL_PAYLOAD ? max_payload : USUAL_PAYLOAD;
+    f->is_large = l->was_large && max_payload > PG_USUAL_PAYLOAD;
+    f->cut = f->is_large || max_payload < PG_USUAL_PAYLOAD ? max_payload : PG_USUAL_PAYLOAD;
     f->limit = (int64_t)b->capacity;
     if (f->is_large) {
-        int64_t few = LARGE_BYTES / max_payload;
+        int64_t few = PG_LARGE_BYTES / max_payload;
         f->limit = few < 1 ? 1 : few < f->limit ? few : f->limit;
     } else if (l->mean_size > 0) {
         int64_t fit = (int64_t)b->max_bytes / l->mean_size * 5 / 4 + 1;
@@ -111,7 +106,7 @@ static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_erro
         add_read(s, &n, err) < 0)
         return -1;
     f->i_facts = n++;
-    outrider__pg_log_args(s);
+    outrider__pg_cursor_args(s, &l->args);
     if (outrider__pg_request_add(&s->conn, &l->st[LOG_FACTS], &l->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
@@ -206,7 +201,7 @@ static int take_rows(struct pg_source *s, struct reading *g, struct outrider_err
     for (i = 0; i < n; i++) {
         bool is_anchor = outrider__pg_get_int(g->r, i, EV_SEQ, 0) == l->head;
         bool is_left = !is_anchor && !f->is_large && is_left_for_large(s, g, i);
-        g->met_large |= is_left || PQgetlength(g->r, i, EV_PAYLOAD) > USUAL_PAYLOAD + 1;
+        g->met_large |= is_left || PQgetlength(g->r, i, EV_PAYLOAD) > PG_USUAL_PAYLOAD + 1;
         if (is_left || batch_is_full(g->b))
             break;
         if (take_row(s, g, i, err) < 0)

@@ -11,29 +11,6 @@
 
 #include "base/failpoint.h"
 
-#define UPKEEP_PAUSE_US 30000000
-
-struct tally {
-    int64_t delivered, expired, skipped, dead;
-    size_t n; /* events that this settle covers */
-};
-
-/* The position never passes an event that has no outcome; parked rows stand alone. */
-static struct tally tally_of(const struct batch *b)
-{
-    struct tally t = {0};
-    for (; t.n < b->n_settle; t.n++) {
-        enum outcome outcome = b->events[t.n].outcome;
-        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
-            break;
-        t.delivered += outcome == OUTCOME_DELIVERED;
-        t.expired += outcome == OUTCOME_EXPIRED;
-        t.skipped += outcome == OUTCOME_SKIPPED;
-        t.dead += outcome == OUTCOME_DEAD;
-    }
-    return t;
-}
-
 static void append_range(struct strbuf *text, int64_t low, int64_t high)
 {
     outrider__strbuf_appendf(text, "%s[%" PRId64 ",%" PRId64 "]", text->len > 1 ? "," : "", low,
@@ -60,7 +37,7 @@ static void render_gaps(const struct batch *b, size_t n_settled, int64_t positio
 }
 
 /* Three arguments: position, gaps and anchor, or NULLs. */
-static int add_position(struct pg_args *a, const struct batch *b, const struct tally *t,
+static int add_position(struct pg_args *a, const struct batch *b, const struct pg_tally *t,
                         struct outrider_error *err)
 {
     const struct log_mark *m = b->source_data;
@@ -132,21 +109,16 @@ int outrider__pg_log_own_read(struct pg_source *s, struct batch *b, struct bytes
     return 0;
 }
 
-static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
+static int add_save(struct pg_source *s, const struct source_op *op, const struct pg_tally *t,
                     struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct pg_args *a = &l->args;
-    outrider__pg_log_args(s);
-    outrider__pg_arg_int8(a, l->epoch);
+    outrider__pg_cursor_args(s, a);
+    outrider__pg_arg_int8(a, l->cursor.epoch);
     if (add_position(a, op->batch, t, err) < 0)
         return -1;
-    outrider__pg_arg_time(a, op->now_wall_us);
-    outrider__pg_arg_int8(a, t->delivered);
-    outrider__pg_arg_int8(a, t->expired);
-    outrider__pg_arg_int8(a, t->skipped);
-    outrider__pg_arg_int8(a, t->dead);
-    outrider__pg_arg_tid(a, l->cursor_tid);
+    outrider__pg_cursor_totals(a, op->now_wall_us, t, &l->cursor);
     return outrider__pg_request_add(&s->conn, &l->st[LOG_SAVE], a, err);
 }
 
@@ -159,8 +131,8 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
         return outrider__fail_errno(err, errno_value, "cannot settle");
     struct log_source *l = log_of(s);
     const struct batch *b = op->op->batch;
-    l->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
-    if (!b->is_parked && l->n_out > 0 && tally_of(b).n == b->n)
+    l->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
+    if (!b->is_parked && l->n_out > 0 && outrider__pg_tally(b).n == b->n)
         l->n_out--;
     if (op->step > 0)
         s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
@@ -172,7 +144,7 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
 {
     struct log_source *l = log_of(s);
     struct batch *b = op->op->batch;
-    struct tally t = tally_of(b);
+    struct pg_tally t = outrider__pg_tally(b);
     if (s->config->replay || t.n == 0) {
         pg_op_done(op);
         return 0;
@@ -201,7 +173,7 @@ static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error 
     struct pg_source *s = ctx;
     (void)n;
     (void)err;
-    log_of(s)->cursor_tid = outrider__pg_get_tid(results[0], 0, 0);
+    log_of(s)->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
     return 0;
 }
 
@@ -219,8 +191,8 @@ int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err)
         outrider__strbuf_release(&text);
         return outrider__fail_nomem(err);
     }
-    outrider__pg_log_args(s);
-    outrider__pg_arg_int8(a, l->epoch);
+    outrider__pg_cursor_args(s, a);
+    outrider__pg_arg_int8(a, l->cursor.epoch);
     outrider__pg_arg_int8(a, l->head);
     outrider__pg_arg_text(a, strbuf_bytes(&text));
     outrider__pg_arg_text(a, strbuf_bytes(&l->anchor));
@@ -228,54 +200,12 @@ int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err)
     outrider__pg_arg_null(a, PG_TIMESTAMPTZ);
     for (int i = 0; i < 4; i++)
         outrider__pg_arg_int8(a, 0);
-    outrider__pg_arg_tid(a, l->cursor_tid);
+    outrider__pg_arg_tid(a, l->cursor.tid);
     l->has_forgotten_gaps = false;
     return outrider__pg_request(&s->conn, &l->st[LOG_SAVE], a, on_saved, s, err);
 }
 
-static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    int64_t removed = 0;
-    (void)err;
-    for (const char *p = PQcmdTuples(results[n - 1]); *p >= '0' && *p <= '9'; p++)
-        removed = removed * 10 + (*p - '0');
-    op->op->more = removed > 0 && removed >= op->source->config->cleanup.batch;
-    op->op->removed = (uint64_t)removed;
-    pg_op_done(op);
-    return 0;
-}
-
-static int on_upkept(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
-    (void)n;
-    (void)err;
-    op->op->removed = (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
-    op->op->more = true; /* the rows come next */
-    log_of(s)->upkeep_us = s->now.mono_us + UPKEEP_PAUSE_US;
-    pg_op_done(op);
-    return 0;
-}
-
 int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
-    struct log_source *l = log_of(s);
-    int64_t cutoff_us = op->op->now_wall_us - s->config->cleanup.retention_us;
-    op->op->removed = 0;
-    op->op->more = false;
-    if (s->config->replay || s->config->cleanup.retention_us <= 0 || !s->cat.can_delete) {
-        pg_op_done(op);
-        return 0;
-    }
-    outrider__pg_args_clear(&l->args);
-    if (s->cat.has_upkeep && s->now.mono_us >= l->upkeep_us) {
-        outrider__pg_arg_time(&l->args, cutoff_us);
-        return outrider__pg_request(&s->conn, &l->st[LOG_UPKEEP], &l->args, on_upkept, op, err);
-    }
-    outrider__pg_arg_str(&l->args, s->cat.table);
-    outrider__pg_arg_time(&l->args, cutoff_us);
-    outrider__pg_arg_int8(&l->args, s->config->cleanup.batch);
-    return outrider__pg_request(&s->conn, &l->st[LOG_CLEANUP], &l->args, on_cleaned, op, err);
+    return outrider__pg_cleanup_start(s, &log_of(s)->cleaner, op, err);
 }

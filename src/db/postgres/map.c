@@ -170,6 +170,31 @@ static int missing(const struct column_map *m, enum column_role role, const char
                           roles[role].option);
 }
 
+/* The column of this name, else the only one that has it but for case, '_' and '-'. */
+static const struct map_column *column_named(struct column_map *m, const char *name)
+{
+    const struct map_column *like = NULL;
+    char wanted[80], has[80];
+    size_t n_like = 0;
+    bool can_compare = outrider__map_normalise(bytes_str(name), wanted, sizeof wanted);
+    for (size_t i = 0; i < m->table->n; i++) {
+        const struct map_column *c = &m->table->columns[i];
+        if (strcmp(c->name, name) == 0)
+            return c;
+        if (can_compare && outrider__map_normalise(bytes_str(c->name), has, sizeof has) &&
+            strcmp(wanted, has) == 0) {
+            like = c;
+            n_like++;
+        }
+    }
+    if (n_like != 1)
+        return NULL;
+    size_t n = strlen(m->respelled);
+    (void)snprintf(m->respelled + n, sizeof m->respelled - n, "%s'%s' for '%s'", n > 0 ? ", " : "",
+                   like->name, name);
+    return like;
+}
+
 /* A column that the configuration names. 1: found, 0: nothing is set. */
 static int take_given(struct column_map *m, const struct pipeline_config *config,
                       enum column_role role, struct outrider_error *err)
@@ -179,12 +204,9 @@ static int take_given(struct column_map *m, const struct pipeline_config *config
         return 0;
     if (strcmp(name, "-") == 0)
         return 1;
-    for (size_t i = 0; i < m->table->n; i++) {
-        if (strcmp(m->table->columns[i].name, name) != 0)
-            continue;
-        m->columns[role] = &m->table->columns[i];
+    m->columns[role] = column_named(m, name);
+    if (m->columns[role] != NULL)
         return 1;
-    }
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "table %s has no column '%s', which %s names", m->table->quoted, name,
                           roles[role].option);
@@ -394,6 +416,39 @@ static int infer_role(struct column_map *m, const struct pipeline_config *config
     return take_by_name(m, role, err);
 }
 
+static int take_headers(struct column_map *m, const struct pipeline_config *config,
+                        struct outrider_error *err)
+{
+    const struct string_map *wanted = &config->map.header_columns;
+    const struct map_column *own = m->columns[ROLE_HEADERS];
+    for (size_t i = 0; i < wanted->n; i++) {
+        const struct map_column *c = column_named(m, wanted->items[i].value);
+        if (c == NULL && config->map.missing_columns == MISSING_IS_LEFT_OUT)
+            continue;
+        if (c == NULL)
+            return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                                  "table %s has no column '%.80s', which map.header_columns names "
+                                  "(map.missing_columns: ignore leaves it out)",
+                                  m->table->quoted, wanted->items[i].value);
+        if (c->kind == KIND_BYTES)
+            return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                                  "table %s: map.header_columns: '%s' holds bytes, which are no "
+                                  "header",
+                                  m->table->quoted, c->name);
+        if (m->n_headers == MAP_HEADERS_MAX)
+            return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                                  "map.header_columns names more than %d columns", MAP_HEADERS_MAX);
+        m->headers[m->n_headers].column = c;
+        m->headers[m->n_headers++].name = wanted->items[i].name;
+    }
+    if (m->n_headers > 0 && own != NULL && own->kind != KIND_JSON)
+        return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                              "table %s: map.header_columns adds to the headers in column '%s', "
+                              "which is not JSON; leave that column out with map.headers: '-'",
+                              m->table->quoted, own->name);
+    return 0;
+}
+
 int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
                         struct column_map *ret_map, struct outrider_error *err)
 {
@@ -412,11 +467,14 @@ int outrider__map_infer(const struct map_table *t, const struct pipeline_config 
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                               "table %s: map.id, map.payload and map.aggregate_id cannot be '-'",
                               t->quoted);
+    if (take_headers(&m, config, err) < 0)
+        return -1;
     infer_names(&m, name);
     infer_order(&m);
     if (infer_mark(&m, config, err) < 0)
         return -1;
-    if (m.mark == MARK_NONE && !m.is_ordered)
+    /* The log itself says what is new. */
+    if (m.mark == MARK_NONE && !m.is_ordered && config->source.mode != MODE_CDC)
         return outrider__fail(
             err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
             "table %s has neither a mark (a status, a boolean, a time that is NULL until an event "
@@ -432,7 +490,7 @@ bool outrider__map_is_given(const struct pipeline_config *config)
     for (int i = 0; i < ROLE_COUNT; i++)
         if (config->map.columns[i] != NULL && config->map.columns[i][0] != '\0')
             return true;
-    return config->map.status_values.n > 0;
+    return config->map.status_values.n > 0 || config->map.header_columns.n > 0;
 }
 
 bool outrider__map_keeps_retries(const struct column_map *m)
@@ -459,6 +517,9 @@ void outrider__map_describe(const struct column_map *m, struct strbuf *out)
     for (int i = 0; i < ROLE_COUNT; i++)
         if (m->columns[i] != NULL)
             outrider__strbuf_appendf(out, "%s: %s\n", roles[i].option + 4, m->columns[i]->name);
+    for (size_t i = 0; i < m->n_headers; i++)
+        outrider__strbuf_appendf(out, "header %s: %s\n", m->headers[i].name,
+                                 m->headers[i].column->name);
     if (m->columns[ROLE_AGGREGATE_TYPE] == NULL)
         outrider__strbuf_appendf(out, "aggregate_type: '%s', from the table's name\n",
                                  m->aggregate_type);

@@ -6,7 +6,9 @@
  *
  *  (1) A role's column is the one that the configuration names, else the one
  *      with a usual name and a fitting type. Names are compared without case,
- *      '_' and '-': aggregatetype, aggregate_type and aggregateType are one.
+ *      '_' and '-': aggregatetype, aggregate_type and aggregateType are one. A
+ *      given name that no column has is taken for its only other spelling, and
+ *      that is told.
  *  (2) Nothing is guessed: what two columns could be is an error that names
  *      the option to set; what no column is has a defined meaning (map.c).
  *  (3) The mark, which says that a row is published, is a status column, else
@@ -26,6 +28,7 @@
 
 #define MAP_COLUMNS_MAX 256
 #define MAP_VALUE_SIZE 64
+#define MAP_HEADERS_MAX 64
 
 enum map_kind {
     KIND_OTHER,
@@ -84,6 +87,12 @@ struct column_map {
     char aggregate_type[64];                  /* where there is no column for it */
     char event_type[64];
     bool is_ordered; /* by a sequence; otherwise by time, as well as that goes */
+    struct {
+        const struct map_column *column;
+        const char *name;
+    } headers[MAP_HEADERS_MAX]; /* columns that become headers, beside the event's own */
+    size_t n_headers;
+    char respelled[160]; /* names that were asked for, and what was taken instead; or "" */
 };
 
 /* Whether the configuration says anything of columns. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define LANE_SHARE 4 /* one lane gets at most this part of a batch */
-#define SQL_CAP 16384
+#define SQL_CAP 131072
 
 /* A key may be longer than an index takes: the indexes hold its hash. */
 #define LANE_IS(row, lane) \
@@ -121,41 +121,23 @@ static char *expand(const char *template, const char *table, const char *live, c
     return sql.data;
 }
 
-static void append_payload(struct strbuf *sql, const struct pg_catalog *cat)
-{
-    if (!cat->has_seq) {
-        strbuf_append_str(sql, "u.payload");
-        return;
-    }
-    strbuf_append_str(sql, "CASE WHEN u.code = 'TOO_LARGE' AND u.payload IS NULL THEN (SELECT ");
-    outrider__pg_bytea_sql(sql, cat->payload_type, "o.payload");
-    outrider__strbuf_appendf(sql, " FROM %s o WHERE o.seq = u.seq) ELSE u.payload END", cat->table);
-}
-
 int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
                              const struct pipeline_config *config, const char *copy_sql,
-                             struct outrider_error *err)
+                             const char *payload_sql, struct outrider_error *err)
 {
     const char *live = config->retry.on_dead == ON_DEAD_BLOCK ? "" : " AND q.state <> 'dead'";
     *p = (struct pg_parked){.config = config};
     outrider__pg_args_init(&p->args);
     (void)snprintf(p->outbox, sizeof p->outbox, "%s", cat->table);
     p->sends_values = copy_sql == NULL;
-    struct strbuf payload;
-    outrider__strbuf_init(&payload, SQL_CAP);
-    if (p->sends_values)
-        append_payload(&payload, cat);
     for (int i = 0; i < PARKED_STATEMENTS; i++) {
         bool sends = p->sends_values && i == PARKED_INSERT;
         p->sql[i] = expand(sends ? insert_values : templates[i], cat->parked_table, live,
-                           p->sends_values ? strbuf_cstr(&payload) : copy_sql);
-        if (p->sql[i] == NULL) {
-            outrider__strbuf_release(&payload);
+                           p->sends_values ? payload_sql : copy_sql);
+        if (p->sql[i] == NULL)
             return outrider__fail_nomem(err);
-        }
         p->st[i] = (struct pg_statement){.sql = p->sql[i], .what = purposes[i]};
     }
-    outrider__strbuf_release(&payload);
     return 0;
 }
 
@@ -483,12 +465,12 @@ int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const 
     return add(p, c, PARKED_FETCH, err);
 }
 
-int outrider__pg_parked_fill(struct pg_parked *p, struct batch *b, const PGresult *r,
-                             struct outrider_error *err)
+int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch *b,
+                             const PGresult *r, struct outrider_error *err)
 {
     b->is_parked = true;
     for (int i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
-        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)p->config->source.max_payload);
+        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)config->source.max_payload);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->is_parked = true;

@@ -50,12 +50,12 @@ struct pg_parked {
  * there. Example:
  *   " o.id::text, ..., o.expires_at FROM u JOIN public.outbox o ON o.seq = u.seq"
  * NULL: the events' own values are sent, for rows that may be gone already (or
- * never were); only a payload that was too large to be read is looked for in
- * the outbox.
+ * never were). Then payload_sql is what becomes the payload: u.payload, or where
+ * it was too large to be read, what the outbox still has.
  */
 int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
                              const struct pipeline_config *config, const char *copy_sql,
-                             struct outrider_error *err);
+                             const char *payload_sql, struct outrider_error *err);
 void outrider__pg_parked_release(struct pg_parked *p);
 
 /* Adds what the outcomes of events[0..n) ask for to the open request: for new
@@ -85,7 +85,7 @@ int outrider__pg_parked_apply_blocked(struct batch *b, const PGresult *r,
 /* Adds the fetch of due lanes; fill() copies the result into the batch. */
 int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const struct batch *b,
                                   int64_t now_us, struct outrider_error *err);
-int outrider__pg_parked_fill(struct pg_parked *p, struct batch *b, const PGresult *r,
-                             struct outrider_error *err);
+int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch *b,
+                             const PGresult *r, struct outrider_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What every layout needs beside the outbox. Version 1.
+-- What every layout needs beside the outbox. Version 2; a change of it is a new
+-- version, and a step in schema_upgrade.sql.
 CREATE TABLE IF NOT EXISTS outrider_schema (
     version integer NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now()
@@ -10,7 +11,8 @@ CREATE TABLE IF NOT EXISTS outrider_schema (
 -- no longer there, history was rewritten. epoch counts take-overs. In mode cdc
 -- position and gaps say what polling had settled before, sweep which rows are
 -- still to be read before the stream, and (lsn, lsn_number) which event of
--- which commit was settled last; last_seq is the highest seq among those.
+-- which commit was settled last; last_seq is the highest seq among those, and
+-- every transaction below settled_xid is settled, which clean-up and resync go by.
 CREATE TABLE IF NOT EXISTS outrider_cursor (
     pipeline text NOT NULL,
     outbox text NOT NULL,
@@ -27,6 +29,7 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     lsn_number bigint NOT NULL DEFAULT 0,
     sweep int8multirange NOT NULL DEFAULT '{}',
     last_seq bigint NOT NULL DEFAULT 0,
+    settled_xid bigint,
     settled_at timestamptz,
     delivered_total bigint NOT NULL DEFAULT 0,
     expired_total bigint NOT NULL DEFAULT 0,
@@ -86,4 +89,4 @@ CREATE TABLE IF NOT EXISTS outrider_intent (
     body bytea
 ) WITH (fillfactor = 10);
 
-INSERT INTO outrider_schema (version) SELECT 1 WHERE NOT EXISTS (SELECT FROM outrider_schema);
+INSERT INTO outrider_schema (version) SELECT 2 WHERE NOT EXISTS (SELECT FROM outrider_schema);

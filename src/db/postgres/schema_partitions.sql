@@ -1,13 +1,11 @@
 -- SPDX-License-Identifier: MIT
 -- Makes the partitions ahead, and drops those that are older than the cutoff
--- and in which every event is settled by every pipeline; returns how many
--- events went. Runs with its owner's rights, so that the relay needs none of
+-- and in which every event is settled; returns how many events went. Runs with its owner's rights, so that the relay needs none of
 -- them. It never waits for a lock: a writer is never kept waiting behind it,
 -- and what does not work now works next time.
 CREATE OR REPLACE FUNCTION outbox_partitions(cutoff timestamptz)
 RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = @SCHEMA@, pg_temp AS $outrider$
 DECLARE
-    low bigint;
     part record;
     name text;
     start timestamp;
@@ -38,12 +36,7 @@ BEGIN
             LOCK TABLE ONLY outbox IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE NOWAIT', part.relation);
             -- Nobody writes now, and what was committed is visible.
-            SELECT min(position) INTO low FROM outrider_cursor WHERE outbox = '@SCHEMA@.outbox';
-            EXECUTE format('SELECT coalesce(max(seq) < $1, $1 IS NOT NULL) AND NOT EXISTS (SELECT FROM outrider_cursor k
-                WHERE k.outbox = ''@SCHEMA@.outbox'' AND (EXISTS (SELECT FROM %1$s WHERE seq = k.position) OR EXISTS
-                (SELECT FROM unnest(k.gaps) g JOIN %1$s o ON o.seq >= lower(g) AND o.seq < upper(g)))) FROM %1$s',
-                part.relation) INTO is_settled USING low;
-            IF is_settled THEN
+@SETTLED@            IF is_settled THEN
                 SELECT greatest(reltuples, 0)::bigint INTO n FROM pg_class WHERE oid = part.relation::oid;
                 EXECUTE format('DROP TABLE %s', part.relation);
                 removed := removed + n;

@@ -65,18 +65,9 @@ static int choose_layout(struct pg_source *s, struct outrider_error *err)
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         if (!layouts[i]->reads(&s->cat, s->config))
             continue;
-        if (s->config->source.mode == MODE_CDC && layouts[i] != &outrider__pg_layout_cdc &&
-            !s->config->replay)
-            break;
         s->layout = layouts[i];
         return 0;
     }
-    if (s->config->source.mode == MODE_CDC)
-        return outrider__fail(
-            err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-            "mode cdc reads the layout log (a table made by `outrider init`), and "
-            "%s is not one; read it with mode poll",
-            s->cat.table);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "%s is no outbox that can be read: it has neither a sequence nor a mark",
                           s->cat.table);
@@ -114,7 +105,6 @@ static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_erro
     char place[160];
     (void)n;
     outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
-    s->conn.is_pooled = PQbackendPID(s->conn.pg) != s->cat.backend_pid;
     outrider__pg_place(s->conn.pg, place, sizeof place);
     bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
     if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
@@ -201,6 +191,14 @@ static int advance(struct pg_source *s, struct outrider_error *err)
         s->base.wake_us = s->conn.deadline_us;
         if (s->conn.state != PG_UP)
             return 0;
+        s->phase = PHASE_POOLER;
+        return outrider__pg_pooler_begin(&s->pooler, &s->conn, s->config, s->now, err);
+    case PHASE_POOLER:
+        s->base.wake_us = s->pooler.deadline_us;
+        if (outrider__pg_pooler_poll(&s->pooler, s->now, err) < 0)
+            return -1;
+        if (!s->pooler.is_done)
+            return 0;
         s->phase = PHASE_SESSION;
         s->base.wake_us = CLOCK_NEVER;
         return outrider__pg_session(&s->conn, on_session, s, err);
@@ -212,6 +210,9 @@ static int advance(struct pg_source *s, struct outrider_error *err)
         if (!s->intent.is_taken)
             return outrider__pg_intent_take(s, err);
         if (start_held(s, err) < 0)
+            return -1;
+        if (!s->config->replay &&
+            outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
             return -1;
         return s->layout->tick(s, s->now, err);
     default:
@@ -235,13 +236,31 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     return start_op(s, slot, err);
 }
 
+/* The first operation that may be given back; a fetch passes settles. */
+static struct pg_op *find_done(struct pg_source *s)
+{
+    for (size_t i = 0; i < s->n_ops; i++) {
+        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
+        if (slot->is_given)
+            continue;
+        if (slot->is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
+            return slot;
+        if (slot->is_held || !source_op_may_be_passed(slot->op))
+            return NULL;
+    }
+    return NULL;
+}
+
 static struct source_op *take_done(struct pg_source *s)
 {
-    struct pg_op *slot = &s->ops[s->first_op];
-    if (s->n_ops == 0 || !slot->is_done)
+    struct pg_op *slot = find_done(s);
+    if (slot == NULL)
         return NULL;
-    s->first_op = (s->first_op + 1) % PG_OPS_MAX;
-    s->n_ops--;
+    slot->is_given = true;
+    while (s->n_ops > 0 && s->ops[s->first_op].is_given) {
+        s->first_op = (s->first_op + 1) % PG_OPS_MAX;
+        s->n_ops--;
+    }
     if (slot->op->kind == SOURCE_FETCH)
         s->n_live += slot->op->batch->n > 0;
     else if (slot->op->kind == SOURCE_SETTLE ||
@@ -260,7 +279,9 @@ static int pg_poll(struct source *base, struct instant now, struct source_op **r
     *ret_done = take_done(s);
     if (*ret_done != NULL)
         return 0;
-    if (outrider__pg_poll(&s->conn, now, err) < 0 || advance(s, err) < 0)
+    if (outrider__pg_poll(&s->conn, now, err) < 0)
+        return s->phase == PHASE_POOLER ? outrider__pg_pooler_failed(&s->pooler, err) : -1;
+    if (advance(s, err) < 0)
         return -1;
     *ret_done = take_done(s);
     return 0;
@@ -270,6 +291,7 @@ static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
 {
     struct pg_source *s = pg_source_of(base);
     int n = outrider__pg_fds(&s->conn, ret_fds, max);
+    n += outrider__pg_pooler_fds(&s->pooler, ret_fds + n, max - n);
     if (s->layout != NULL && s->layout->fds != NULL)
         n += s->layout->fds(s, ret_fds + n, max - n);
     return n;
@@ -282,8 +304,10 @@ static void pg_close(struct source *base)
     if (s->layout != NULL)
         s->layout->close(s);
     s->layout = NULL;
+    outrider__pg_pooler_close(&s->pooler);
     outrider__pg_intent_release(s);
     outrider__pg_close(&s->conn);
+    outrider__pg_upkeep_release(&s->upkeep);
     free(s->companions_sql);
     s->companions_sql = NULL;
     s->n_ops = 0;

@@ -20,8 +20,16 @@
 #include "intent.h"
 #include "leader.h"
 #include "parked.h"
+#include "pooler.h"
+#include "upkeep.h"
 
-#define PG_OPS_MAX 16
+#define PG_OPS_MAX 32
+
+/* A usual read takes whole batches of usual rows. A larger payload ends it, and
+ * the next read takes few rows of any size: so the memory for a result is
+ * bounded, and the sizes of rows need not be added up on the server. */
+#define PG_USUAL_PAYLOAD 8192
+#define PG_LARGE_BYTES (4LL << 20)
 
 struct pg_source;
 
@@ -29,8 +37,9 @@ struct pg_op {
     struct pg_source *source;
     struct source_op *op;
     bool is_done;
-    bool is_held; /* came while the layout was changing: started when it is active again */
-    int step;     /* the layout's own */
+    bool is_given; /* back to the engine, ahead of settles that are under way */
+    bool is_held;  /* came while the layout was changing: started when it is active again */
+    int step;      /* the layout's own */
 };
 
 struct pg_layout {
@@ -65,6 +74,7 @@ struct pg_layout {
 
 enum pg_source_phase {
     PHASE_CONNECT,
+    PHASE_POOLER,
     PHASE_SESSION,
     PHASE_CATALOG,
     PHASE_LOCK,
@@ -78,6 +88,8 @@ struct pg_source {
     enum pg_source_phase phase;
     struct instant now; /* of the poll() under way */
     struct pg_conn conn;
+    struct pg_pooler pooler;
+    struct pg_upkeep upkeep;
     struct pg_catalog cat;
     struct pg_leader leader;
     struct pg_intent intent;

@@ -22,13 +22,6 @@ static const char sql_flush[] =
     "SELECT CASE WHEN pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() THEN "
     "pg_logical_emit_message(true, 'outrider', '') END";
 
-/* What reading the catalogue needs while it lasts. */
-struct adoption {
-    size_t at; /* the table under way */
-    struct pg_statement st_columns, st_values;
-    char *values_sql;
-};
-
 struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b)
 {
     for (size_t i = 0; i < STATUS_FLIGHTS_MAX; i++)
@@ -57,11 +50,6 @@ static bool status_reads(const struct pg_catalog *cat, const struct pipeline_con
     return outrider__pg_adopt_reads(cat, config);
 }
 
-static const char *table_name(const struct pipeline_config *config, size_t i)
-{
-    return config->source.tables.n > 0 ? config->source.tables.items[i] : "outbox";
-}
-
 static int check_sink(struct status_source *d, const PGresult *r, struct outrider_error *err)
 {
     const char *mine = d->s->config->sink_identity != NULL ? d->s->config->sink_identity : "";
@@ -74,16 +62,29 @@ static int check_sink(struct status_source *d, const PGresult *r, struct outride
                           d->s->config->name, theirs, mine);
 }
 
+/* Mode cdc marks rows only if after_publish says so: what is unmarked was delivered. */
+static int check_mode(const struct status_source *d, const PGresult *r, struct outrider_error *err)
+{
+    const char *name = d->s->config->name;
+    if (strcmp(outrider__pg_get_str(r, 0, 2), "poll") == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "pipeline '%s' is in mode cdc; start it with --mode cdc, or, to poll "
+                          "whatever is not marked as published, `outrider slot drop --name %s` and "
+                          "`outrider resync --name %s` first",
+                          name, name, name);
+}
+
 static int take_over(struct status_source *d, struct outrider_error *err);
 
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     (void)n;
-    if (check_sink(d, results[0], err) < 0)
+    if (check_sink(d, results[0], err) < 0 || check_mode(d, results[0], err) < 0)
         return -1;
-    d->tables[d->adoption->at].epoch = outrider__pg_get_int(results[0], 0, 0, 0);
-    if (++d->adoption->at < d->n_tables)
+    d->tables[d->taking].epoch = outrider__pg_get_int(results[0], 0, 0, 0);
+    if (++d->taking < d->n_tables)
         return take_over(d, err);
     outrider__pg_source_activate(d->s);
     outrider__pg_status_look_soon(d);
@@ -94,7 +95,7 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
 static int take_over(struct status_source *d, struct outrider_error *err)
 {
     const struct pipeline_config *config = d->s->config;
-    struct status_table *t = &d->tables[d->adoption->at];
+    struct status_table *t = &d->tables[d->taking];
     struct pg_conn *c = &d->s->conn;
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_str(&d->args, config->sink_identity != NULL ? config->sink_identity : "");
@@ -109,8 +110,9 @@ static int take_over(struct status_source *d, struct outrider_error *err)
 }
 
 /* Every table is known: decide who may relay them at the same time. */
-static int adopted_all(struct status_source *d, struct outrider_error *err)
+static int adopted_all(struct pg_source *s, struct outrider_error *err)
 {
+    struct status_source *d = status_of(s);
     bool can_compete = true;
     for (size_t i = 0; i < d->n_tables; i++)
         can_compete &= outrider__map_can_compete(&d->tables[i].a.map);
@@ -120,11 +122,19 @@ static int adopted_all(struct status_source *d, struct outrider_error *err)
         t->has_owner = outrider__map_can_compete(&t->a.map);
         /* Exactly once nobody else may publish: nobody needs to see what is in flight. */
         t->claims = outrider__map_shows_claims(&t->a.map) && !d->s->config->exactly_once &&
-                    (d->competes || !t->a.is_ours);
+                    (d->competes || !t->a.is_ours) && !d->s->config->replay;
+        outrider__strbuf_init(&t->replay.id, 1 << 20);
+        if (outrider__pg_status_replay_check(d, t, err) < 0)
+            return -1;
         if (outrider__pg_status_statements(d, t, err) < 0)
             return -1;
     }
-    d->adoption->at = 0;
+    d->taking = 0;
+    if (d->s->config->replay) {
+        outrider__pg_source_activate(d->s);
+        outrider__pg_status_look_soon(d);
+        return 0;
+    }
     if (!d->competes && !d->s->leader.is_held) {
         d->must_lock = true;
         d->s->phase = PHASE_LOCK;
@@ -134,54 +144,9 @@ static int adopted_all(struct status_source *d, struct outrider_error *err)
     return take_over(d, err);
 }
 
-static int adopt_next(struct status_source *d, struct outrider_error *err);
-
-static int adopted_one(struct status_source *d, struct outrider_error *err)
+static struct adopted *table_at(struct pg_source *s, size_t i)
 {
-    struct status_table *t = &d->tables[d->adoption->at];
-    if (outrider__pg_adopt_infer(&t->a, d->s->config, &d->s->cat, err) < 0)
-        return -1;
-    return ++d->adoption->at < d->n_tables ? adopt_next(d, err) : adopted_all(d, err);
-}
-
-static int on_values(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct status_source *d = ctx;
-    struct status_table *t = &d->tables[d->adoption->at];
-    (void)n;
-    if (outrider__pg_adopt_values(&t->a, d->s->config, results[0], &d->arena, err) < 0)
-        return -1;
-    return adopted_one(d, err);
-}
-
-static int on_columns(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct status_source *d = ctx;
-    struct adoption *x = d->adoption;
-    struct status_table *t = &d->tables[x->at];
-    struct strbuf sql;
-    (void)n;
-    if (outrider__pg_adopt_read(&t->a, results[0], table_name(d->s->config, x->at), &d->arena,
-                                err) < 0)
-        return -1;
-    outrider__strbuf_init(&sql, 4096);
-    outrider__pg_adopt_values_sql(&t->a, d->s->config, &sql);
-    if (sql.len == 0) {
-        outrider__strbuf_release(&sql);
-        return adopted_one(d, err);
-    }
-    free(x->values_sql);
-    x->values_sql = sql.data;
-    x->st_values = (struct pg_statement){.sql = sql.data, .what = "cannot look at the states"};
-    return outrider__pg_request(&d->s->conn, &x->st_values, NULL, on_values, d, err);
-}
-
-static int adopt_next(struct status_source *d, struct outrider_error *err)
-{
-    outrider__pg_args_clear(&d->args);
-    outrider__pg_arg_str(&d->args, table_name(d->s->config, d->adoption->at));
-    return outrider__pg_request(&d->s->conn, &d->adoption->st_columns, &d->args, on_columns, d,
-                                err);
+    return &status_of(s)->tables[i].a;
 }
 
 static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -189,7 +154,7 @@ static int on_session(void *ctx, PGresult **results, int n, struct outrider_erro
     struct status_source *d = ctx;
     (void)results;
     (void)n;
-    return adopt_next(d, err);
+    return outrider__pg_adoption_begin(&d->adoption, err);
 }
 
 /* "pipeline@host:pid/", which begins the name of every owner of ours. */
@@ -218,17 +183,15 @@ static int make(struct pg_source *s, struct outrider_error *err)
     outrider__arena_init(&d->arena, 16384);
     outrider__pg_args_init(&d->args);
     name_owner(d);
-    d->n_tables = s->config->source.tables.n > 0 ? s->config->source.tables.n : 1;
-    if (d->n_tables > STATUS_TABLES_MAX)
-        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "source.tables: more than %d tables in one pipeline",
-                              STATUS_TABLES_MAX);
+    int n = outrider__pg_adoption_count(s->config, err);
+    if (n < 0)
+        return -1;
+    d->n_tables = (size_t)n;
     d->tables = calloc(d->n_tables, sizeof *d->tables);
-    d->adoption = calloc(1, sizeof *d->adoption);
-    if (d->tables == NULL || d->adoption == NULL)
+    if (d->tables == NULL)
         return outrider__fail_nomem(err);
-    d->adoption->st_columns =
-        (struct pg_statement){.sql = outrider__pg_adopt_sql, .what = "cannot read the catalogue"};
+    d->adoption = (struct adoption){
+        .s = s, .n = d->n_tables, .table = table_at, .done = adopted_all, .arena = &d->arena};
     return 0;
 }
 
@@ -240,11 +203,11 @@ static bool status_needs_lock(const struct pg_source *s)
 
 static int status_begin(struct pg_source *s, struct outrider_error *err)
 {
-    if (s->config->replay)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "%s marks its rows: they are delivered again when they are set back "
-                              "to pending, not by replay",
-                              s->cat.table);
+    if (!s->config->replay && s->cdc == NULL &&
+        s->config->source.after_publish == AFTER_PUBLISH_NONE)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "after_publish: none leaves rows as they are, and polling would read "
+                              "them again; set it to mark or delete, or use --mode cdc");
     if (s->layout_data != NULL)
         return take_over(status_of(s), err);
     if (make(s, err) < 0)
@@ -265,6 +228,31 @@ static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_erro
     op->op->more |= removed > 0 && removed == (uint64_t)d->s->config->cleanup.batch;
     op->step++;
     return cleanup_table(d, op, err);
+}
+
+static int on_dropped(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    (void)n;
+    op->op->removed += (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
+    return cleanup_table(status_of(op->source), op, err);
+}
+
+/* Partitions first: what goes with them need not be deleted row by row. */
+static int cleanup(struct status_source *d, struct pg_op *op, struct outrider_error *err)
+{
+    struct pg_source *s = d->s;
+    op->op->removed = 0;
+    op->op->more = false;
+    if (s->config->cleanup.retention_us <= 0) {
+        pg_op_done(op);
+        return 0;
+    }
+    if (!outrider__pg_upkeep_may_drop(&s->upkeep, &s->cat, s->now))
+        return cleanup_table(d, op, err);
+    return outrider__pg_upkeep_drop(&s->upkeep, &s->conn, &s->cat,
+                                    op->op->now_wall_us - s->config->cleanup.retention_us, s->now,
+                                    on_dropped, op, err);
 }
 
 /* One portion of each table that may be cleaned up. */
@@ -305,12 +293,7 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
     case SOURCE_RECALL:
         return outrider__pg_status_settle(d, op, err);
     case SOURCE_CLEANUP:
-        op->op->removed = 0;
-        op->op->more = false;
-        if (s->config->cleanup.retention_us > 0)
-            return cleanup_table(d, op, err);
-        pg_op_done(op);
-        return 0;
+        return cleanup(d, op, err);
     }
     return 0;
 }
@@ -414,13 +397,13 @@ static void status_close(struct pg_source *s)
     if (d == NULL)
         return;
     give_back(d);
-    for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++)
+    for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++) {
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);
+        outrider__strbuf_release(&d->tables[i].replay.id);
+    }
     free(d->tables);
-    if (d->adoption != NULL)
-        free(d->adoption->values_sql);
-    free(d->adoption);
+    outrider__pg_adoption_release(&d->adoption);
     outrider__pg_args_release(&d->args);
     outrider__arena_release(&d->arena);
     free(d);

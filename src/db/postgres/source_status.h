@@ -2,7 +2,8 @@
 /*
  * Layout `status`: the row carries its own state. source_status.c (taking over,
  * the round of tables, leases), source_status_sql.c (statements from the column
- * map), source_status_fetch.c and source_status_settle.c (one operation each).
+ * map), source_status_fetch.c and source_status_settle.c (one operation each),
+ * source_status_replay.c (reading published rows again).
  * Nobody else includes this.
  *
  *  (1) A batch holds rows of one table. Tables take turns.
@@ -27,10 +28,8 @@
 #ifndef POSTGRES_SOURCE_STATUS_H
 #define POSTGRES_SOURCE_STATUS_H
 
-#include "adopt.h"
-#include "source.h"
+#include "adoption.h"
 
-#define STATUS_TABLES_MAX 64
 #define STATUS_FLIGHTS_MAX 8
 #define STATUS_OWNER_SIZE 224
 
@@ -49,6 +48,13 @@ enum status_statement {
     ST_COUNT
 };
 
+/* The last row that was read. */
+struct status_replay {
+    bool is_begun;
+    int64_t seq, time_us;
+    struct strbuf id;
+};
+
 struct status_table {
     struct adopted a;
     bool claims;    /* a claim is written */
@@ -58,6 +64,9 @@ struct status_table {
     struct pg_statement st[ST_COUNT];
     bool is_exhausted;   /* nothing more was there when it was last read */
     int64_t event_bytes; /* what events take in memory, about */
+    bool was_large;      /* the last read met a payload that a usual one does not take */
+    struct status_replay replay;
+    int64_t usual_rows; /* that a usual read may take: few where large ones lie between; 0: all */
 };
 
 /* A batch that is with the engine. */
@@ -81,6 +90,8 @@ struct status_source {
     struct status_flight fetching; /* the fetch under way */
     size_t n_tried;                /* tables that this fetch found empty */
     int64_t limit;                 /* rows it asked for */
+    bool is_large;                 /* it takes payloads of any size: see PG_USUAL_PAYLOAD */
+    bool met_large;
     struct pg_op *fetch_op;
     bool competes;         /* no lock of the pipeline: many relays */
     bool must_lock;        /* ordered: false, but the table has no place for an owner */
@@ -93,7 +104,8 @@ struct status_source {
     bool is_renewing;
     int64_t beat_us; /* when the server must hear of us at the latest */
     struct pg_statement st_session, st_flush, st_beat;
-    struct adoption *adoption; /* while the catalogue is read */
+    struct adoption adoption;
+    size_t taking; /* the table whose cursor row is being taken over */
 };
 
 static inline struct status_source *status_of(struct pg_source *s)
@@ -112,6 +124,14 @@ int64_t outrider__pg_status_room(const struct status_source *d);
 /* source_status_settle.c */
 int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
                                struct outrider_error *err);
+/* source_status_replay.c */
+int outrider__pg_status_replay_check(const struct status_source *d, const struct status_table *t,
+                                     struct outrider_error *err);
+void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table *t);
+/* Behind the limit and the largest payload. */
+void outrider__pg_status_replay_args(struct status_source *d, const struct status_table *t);
+int outrider__pg_status_replay_note(struct status_table *t, const struct event *last,
+                                    struct outrider_error *err);
 /* Exactly once: see struct pg_layout. */
 int outrider__pg_status_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
                                   struct outrider_error *err);

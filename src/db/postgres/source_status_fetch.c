@@ -11,7 +11,7 @@
 
 /* Delays that a statement needs to know: later tries repeat the last one. */
 #define DELAYS_MAX 64
-#define EVENT_BYTES_FIRST 4096
+#define FEWEST_ROWS 16
 
 static int ask(struct status_source *d, struct outrider_error *err);
 
@@ -66,6 +66,17 @@ static void add_in_flight(struct status_source *d, const struct status_table *t)
     outrider__pg_array_end(&d->args);
 }
 
+static void add_claim(struct status_source *d, const struct status_table *t)
+{
+    if (t->claims) {
+        name_owner(d, t, d->fetching.owner);
+        outrider__pg_arg_str(&d->args, d->fetching.owner);
+    } else {
+        add_in_flight(d, t);
+    }
+    add_delays(d);
+}
+
 /* Rows beyond what fits were claimed too: back with them, untouched. */
 static int release_rest(struct status_source *d, const PGresult *r, int first,
                         struct outrider_error *err)
@@ -93,26 +104,49 @@ static void learn_size(struct status_table *t, const struct batch *b)
     t->event_bytes = mean > t->event_bytes ? mean : (t->event_bytes * 7 + mean) / 8;
 }
 
+/* Where rows are claimed, one that a large payload cuts off was claimed in vain. */
+static void learn_rows(struct status_source *d, int64_t taken)
+{
+    struct status_table *t = d->fetching.table;
+    int64_t all = (int64_t)d->fetching.batch->capacity;
+    if (d->met_large)
+        t->usual_rows = taken * 2 > FEWEST_ROWS ? taken * 2 : FEWEST_ROWS;
+    else if (t->usual_rows > 0)
+        t->usual_rows = t->usual_rows * 2 < all ? t->usual_rows * 2 : 0;
+}
+
+/* A usual read ends before a payload that it does not take. */
+static bool is_left_for_large(struct status_source *d, const PGresult *r, int row)
+{
+    int64_t size = outrider__pg_get_int(r, row, EV_SIZE, 0);
+    bool is_left = !d->is_large && PQgetisnull(r, row, EV_PAYLOAD) && size > 0 &&
+                   size <= d->s->config->source.max_payload;
+    d->met_large |= is_left || PQgetlength(r, row, EV_PAYLOAD) > PG_USUAL_PAYLOAD + 1;
+    return is_left;
+}
+
 static int fill(struct status_source *d, const PGresult *r, struct outrider_error *err)
 {
     struct batch *b = d->fetching.batch;
     size_t max = (size_t)d->s->config->source.max_payload;
     int i = 0, n = PQntuples(r);
-    for (; i < n && !batch_is_full(b); i++) {
+    d->met_large = false;
+    for (; i < n && !batch_is_full(b) && !is_left_for_large(d, r, i); i++) {
         struct event *e = outrider__pg_row(b, r, i, 0, max);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
         e->row = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
         d->fetching.has_copies |= outrider__pg_get_bool(r, i, STATUS_HAS_COPY);
-        if (bytes_is_null(e->aggregate_type))
-            e->aggregate_type = bytes_str(d->fetching.table->a.map.aggregate_type);
-        if (bytes_is_null(e->event_type))
-            e->event_type = bytes_str(d->fetching.table->a.map.event_type);
-        if (bytes_is_null(e->aggregate_id))
-            e->aggregate_id = BYTES_LIT("");
+        outrider__pg_adopt_complete(&d->fetching.table->a, e);
     }
     learn_size(d->fetching.table, b);
+    if (!d->is_large)
+        learn_rows(d, i);
+    d->fetching.table->was_large = d->met_large;
+    if (d->s->config->replay && b->n > 0 &&
+        outrider__pg_status_replay_note(d->fetching.table, &b->events[b->n - 1], err) < 0)
+        return -1;
     return release_rest(d, r, i, err);
 }
 
@@ -148,9 +182,29 @@ static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *
         return -1;
     t->is_exhausted =
         PQntuples(results[0]) < d->limit && d->fetching.batch->n == (size_t)PQntuples(results[0]);
+    if (d->fetching.batch->n == 0 && d->met_large) {
+        d->next_table = (size_t)(t - d->tables); /* it begins with a large one: again */
+        return ask(d, err);
+    }
     if (d->fetching.batch->n == 0 && ++d->n_tried < d->n_tables)
         return ask(d, err);
     return finish(d, err);
+}
+
+static int64_t choose_limit(struct status_source *d, const struct status_table *t)
+{
+    const struct batch *b = d->fetching.batch;
+    int64_t limit = (int64_t)b->capacity, room = outrider__pg_status_room(d);
+    int64_t fit = t->event_bytes > 0 ? (int64_t)b->max_bytes / t->event_bytes + 1 : limit;
+    limit = fit < limit ? fit : limit;
+    int64_t max_payload = d->s->config->source.max_payload;
+    if (d->is_large && max_payload > PG_USUAL_PAYLOAD) {
+        int64_t few = PG_LARGE_BYTES / max_payload;
+        limit = few < 1 ? 1 : few < limit ? few : limit;
+    } else if (t->usual_rows > 0 && t->usual_rows < limit) {
+        limit = t->usual_rows;
+    }
+    return limit < room ? limit : room;
 }
 
 /* Asks the table whose turn it is. What a crash of the server could still undo
@@ -159,24 +213,18 @@ static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *
 static int ask(struct status_source *d, struct outrider_error *err)
 {
     struct status_table *t = &d->tables[d->next_table];
-    struct batch *b = d->fetching.batch;
+    int64_t max_payload = d->s->config->source.max_payload;
     d->next_table = (d->next_table + 1) % d->n_tables;
     d->fetching.table = t;
-    d->limit = (int64_t)b->capacity;
-    if (t->event_bytes > 0 && d->limit > (int64_t)b->max_bytes / t->event_bytes + 1)
-        d->limit = (int64_t)b->max_bytes / t->event_bytes + 1;
-    int64_t room = outrider__pg_status_room(d);
-    d->limit = d->limit < room ? d->limit : room;
+    d->is_large = t->was_large || max_payload <= PG_USUAL_PAYLOAD;
+    d->limit = choose_limit(d, t);
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_int8(&d->args, d->limit);
-    outrider__pg_arg_int8(&d->args, d->s->config->source.max_payload);
-    if (t->claims) {
-        name_owner(d, t, d->fetching.owner);
-        outrider__pg_arg_str(&d->args, d->fetching.owner);
-    } else {
-        add_in_flight(d, t);
-    }
-    add_delays(d);
+    outrider__pg_arg_int8(&d->args, d->is_large ? max_payload : PG_USUAL_PAYLOAD);
+    if (d->s->config->replay)
+        outrider__pg_status_replay_args(d, t);
+    else
+        add_claim(d, t);
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_request_begin(c, fetched, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_FETCH], &d->args, err) < 0)

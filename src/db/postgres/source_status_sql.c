@@ -399,10 +399,9 @@ static void set_free(struct strbuf *q, const struct status_table *t)
     set(q, t, ROLE_UPDATED_AT, "now()");
 }
 
-static void publish_sql(struct strbuf *q, const struct status_source *d,
-                        const struct status_table *t)
+static void publish_sql(struct strbuf *q, const struct status_table *t, bool deletes)
 {
-    if (d->s->config->source.after_publish == AFTER_PUBLISH_DELETE) {
+    if (deletes) {
         outrider__strbuf_appendf(q, "DELETE FROM %s o", t->a.outbox);
         where_ours(q, t, "USING");
         return;
@@ -422,6 +421,12 @@ static void publish_sql(struct strbuf *q, const struct status_source *d,
     set(q, t, ROLE_LAST_ERROR_CODE, "NULL");
     set_free(q, t);
     where_ours(q, t, "FROM");
+}
+
+void outrider__pg_mark_sql(struct strbuf *q, const struct adopted *a)
+{
+    struct status_table t = {.a = *a};
+    publish_sql(q, &t, false);
 }
 
 /* u.text cut to what the column holds; where it is NULL the old one stays. */
@@ -545,7 +550,8 @@ static void take_sql(struct strbuf *q, const struct status_source *d, const stru
         q,
         ", $1::text, $2::text, 1) ON CONFLICT (pipeline, outbox) DO UPDATE SET epoch = c.epoch + "
         "CASE WHEN c.sink IN ('', excluded.sink) THEN %d ELSE 0 END, sink = CASE WHEN c.sink = '' "
-        "THEN excluded.sink ELSE c.sink END, on_dead = excluded.on_dead RETURNING c.epoch, c.sink",
+        "THEN excluded.sink ELSE c.sink END, on_dead = excluded.on_dead RETURNING c.epoch, c.sink, "
+        "c.mode",
         d->competes ? 0 : 1);
 }
 
@@ -627,10 +633,13 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
 {
     switch (which) {
     case ST_FETCH:
-        fetch_sql(q, d, t);
+        if (d->s->config->replay)
+            outrider__pg_status_replay_sql(q, t);
+        else
+            fetch_sql(q, d, t);
         break;
     case ST_PUBLISH:
-        publish_sql(q, d, t);
+        publish_sql(q, t, d->s->config->source.after_publish == AFTER_PUBLISH_DELETE);
         break;
     case ST_CHANGE:
         change_sql(q, t);

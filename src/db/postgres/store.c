@@ -138,7 +138,7 @@ int outrider__pg_store_ready(struct pg_store *s, struct outrider_error *err)
                               "%s has %s, but not outrider_cursor and outrider_parked beside it; "
                               "run `outrider init`",
                               place, s->cat.table);
-    return 0;
+    return outrider__pg_catalog_check_version(&s->cat, place, err);
 }
 
 static int store_put_begin(struct store *base, struct outrider_error *err)
@@ -185,6 +185,7 @@ const struct store_ops outrider__store_postgres = {
     .put_commit = store_put_commit,
     .put_rollback = store_put_rollback,
     .status = outrider__pg_store_status,
+    .count_failed = outrider__pg_store_count_failed,
     .dead_list = outrider__pg_store_dead_list,
     .dead_retry = outrider__pg_store_dead_retry,
     .dead_discard = outrider__pg_store_dead_discard,

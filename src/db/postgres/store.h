@@ -12,7 +12,7 @@
 #include "core/store.h"
 #include "wire.h"
 
-#define PG_SCHEMA_VERSION 1
+#define PG_SCHEMA_VERSION 2
 
 struct pg_store {
     struct store base; /* must stay first */
@@ -44,6 +44,8 @@ const char *outrider__pg_store_table(const struct pg_store *s);
 
 int outrider__pg_store_init(struct store *s, const struct init_options *o, struct strbuf *ret_sql,
                             struct outrider_error *err);
+int outrider__pg_store_count_failed(struct store *s, uint64_t *ret_parked, uint64_t *ret_dead,
+                                    struct outrider_error *err);
 int outrider__pg_store_status(struct store *s, void (*row)(void *, const struct store_status *),
                               void *ctx, struct outrider_error *err);
 int outrider__pg_store_dead_list(struct store *s, const struct dead_filter *f,

@@ -55,6 +55,10 @@ static const char sql_status[] =
                                                           "0) "
                                                           "AS key) k ORDER BY c.pipeline";
 
+static const char sql_count_failed[] =
+    "SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead') FROM "
+    "$P WHERE outbox = $1 AND pipeline = $2";
+
 #define DEAD_FILTER                                                                       \
     " ($1::text IS NULL OR pipeline = $1) AND ($2::text[] IS NULL OR id = ANY ($2)) AND " \
     "($3::text IS NULL OR event_type = $3) AND updated_at >= $4 AND (state = 'dead' OR $5)"
@@ -153,6 +157,49 @@ int outrider__pg_store_status(struct store *base, void (*row)(void *, const stru
     }
     PQclear(r);
     return rc;
+}
+
+struct failed {
+    const char *pipeline;
+    uint64_t parked, dead;
+};
+
+static void add_failed(void *ctx, const struct store_status *st)
+{
+    struct failed *failed = ctx;
+    if (strcmp(st->pipeline, failed->pipeline) == 0) {
+        failed->parked += st->parked + st->queued;
+        failed->dead += st->dead;
+    }
+}
+
+int outrider__pg_store_count_failed(struct store *base, uint64_t *ret_parked, uint64_t *ret_dead,
+                                    struct outrider_error *err)
+{
+    struct pg_store *s = pg_store_of(base);
+    struct failed failed = {.pipeline = s->config->name};
+    struct pg_args args;
+    PGresult *r = NULL;
+    if (outrider__pg_store_ready(s, err) < 0)
+        return -1;
+    if (outrider__pg_store_adopts(s)) {
+        if (outrider__pg_adopted_status(s, add_failed, &failed, err) < 0)
+            return -1;
+    } else {
+        outrider__pg_args_init(&args);
+        outrider__pg_arg_str(&args, s->cat.table);
+        outrider__pg_arg_str(&args, s->config->name);
+        int rc = query(s, sql_count_failed, &args, "cannot count failures", &r, err);
+        outrider__pg_args_release(&args);
+        if (rc < 0)
+            return -1;
+        failed.parked = (uint64_t)outrider__pg_get_int(r, 0, 0, 0);
+        failed.dead = (uint64_t)outrider__pg_get_int(r, 0, 1, 0);
+        PQclear(r);
+    }
+    *ret_parked = failed.parked;
+    *ret_dead = failed.dead;
+    return 0;
 }
 
 static void add_filter(struct pg_args *args, const struct dead_filter *f)

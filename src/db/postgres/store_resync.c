@@ -5,6 +5,7 @@
  * delivered (again): a duplicate can be told by its id, a lost event cannot.
  * And clean-up, which rests on the same cursors.
  */
+#include "adopt.h"
 #include "store.h"
 
 #include <inttypes.h>
@@ -152,7 +153,8 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
         return -1;
     size_t before = ret_report->len;
     int rc = outrider__pg_store_slot_resync(s, ret_report, err);
-    if (rc == 0)
+    bool adopts = outrider__pg_store_adopts(s); /* rows carry their state: there is no position */
+    if (rc == 0 && !adopts)
         rc = read_and_write(s, &f, err);
     if (rc == 0 && (!f.is_intact || ret_report->len > before))
         rc = forget_intent(s, err);
@@ -162,6 +164,10 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
         (void)outrider__pg_store_exec(s, "ROLLBACK", "cannot roll back", NULL);
         return -1;
     }
-    report(ret_report, s, &f);
+    if (!adopts)
+        report(ret_report, s, &f);
+    else if (ret_report->len == 0)
+        outrider__strbuf_appendf(ret_report, "%s: its rows say what is published: nothing to do\n",
+                                 s->cat.table);
     return 0;
 }

@@ -10,7 +10,10 @@
 #include "schema_log.sql.h"
 #include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
+#include "schema_settled_log.sql.h"
+#include "schema_settled_status.sql.h"
 #include "schema_status.sql.h"
+#include "schema_upgrade.sql.h"
 #include "store_schema.h"
 
 #define DAYS_AHEAD 7
@@ -53,6 +56,12 @@ void outrider__pg_schema_expand(struct strbuf *sql, const char *template,
     }
 }
 
+struct outbox_wishes {
+    const char *payload; /* type of the column */
+    bool is_partitioned;
+    const char *partitions; /* SQL that makes the first ones */
+};
+
 /* [from, to) of the i-th day or month from today on. */
 static void bounds(bool is_month, int i, struct tm *ret_from, struct tm *ret_to)
 {
@@ -88,72 +97,84 @@ void outrider__pg_schema_partitions(struct strbuf *sql, const char *root, const 
         sql, "CREATE TABLE IF NOT EXISTS %s_default PARTITION OF %s DEFAULT;\n", name, root);
 }
 
-static int append_outbox(struct strbuf *sql, const char *template, const char *keys,
-                         const struct init_options *o, const char *payload,
-                         struct outrider_error *err)
+static void append_outbox(struct strbuf *sql, const char *template, const char *keys,
+                          const struct outbox_wishes *w)
+{
+    const struct pg_schema_value values[] = {
+        {"PAYLOAD", w->payload},
+        {"KEYS", keys},
+        {"PARTITION", w->is_partitioned ? " PARTITION BY RANGE (created_at)" : ""},
+        {"PARTITIONS", w->partitions},
+    };
+    outrider__pg_schema_expand(sql, template, values, sizeof values / sizeof *values);
+}
+
+static void append_log(struct strbuf *sql, const struct outbox_wishes *w)
+{
+    append_outbox(sql, sql_schema_log,
+                  w->is_partitioned
+                      ? "PRIMARY KEY (seq, created_at)"
+                      : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)",
+                  w);
+}
+
+static void append_status(struct strbuf *sql, const struct outbox_wishes *w)
+{
+    append_outbox(sql, sql_schema_status,
+                  w->is_partitioned ? "PRIMARY KEY (id, created_at)" : "PRIMARY KEY (id)", w);
+}
+
+static const struct layout_schema {
+    const char *name;
+    void (*append)(struct strbuf *sql, const struct outbox_wishes *w);
+    const char *settled; /* how outbox_partitions knows that a partition may go */
+} layouts[] = {
+    {"log", append_log, sql_schema_settled_log},
+    {"status", append_status, sql_schema_settled_status},
+};
+
+/* Of an outbox that is there, the relay makes the partitions: it knows what to do where rows
+ * of the time ahead are there already. */
+static void append_table(struct strbuf *sql, const struct layout_schema *layout,
+                         const struct init_options *o, const char *payload, bool is_there)
 {
     struct strbuf partitions;
     outrider__strbuf_init(&partitions, 65536);
-    if (o->partition != NULL)
+    if (o->partition != NULL && !is_there)
         outrider__pg_schema_partitions(&partitions, "outbox", "outbox",
                                        strcmp(o->partition, "month") == 0);
-    const struct pg_schema_value values[] = {
-        {"PAYLOAD", payload},
-        {"KEYS", keys},
-        {"PARTITION", o->partition != NULL ? " PARTITION BY RANGE (created_at)" : ""},
-        {"PARTITIONS", strbuf_cstr(&partitions)},
-    };
-    outrider__pg_schema_expand(sql, template, values, sizeof values / sizeof *values);
-    bool failed = partitions.failed;
+    const struct outbox_wishes w = {payload, o->partition != NULL, strbuf_cstr(&partitions)};
+    layout->append(sql, &w);
+    sql->failed |= partitions.failed;
     outrider__strbuf_release(&partitions);
-    return failed ? outrider__fail_nomem(err) : 0;
-}
-
-static int append_log(struct strbuf *sql, const struct init_options *o, const char *payload,
-                      struct outrider_error *err)
-{
-    return append_outbox(sql, sql_schema_log,
-                         o->partition != NULL
-                             ? "PRIMARY KEY (seq, created_at)"
-                             : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)",
-                         o, payload, err);
-}
-
-static int append_status(struct strbuf *sql, const struct init_options *o, const char *payload,
-                         struct outrider_error *err)
-{
-    return append_outbox(sql, sql_schema_status,
-                         o->partition != NULL ? "PRIMARY KEY (id, created_at)" : "PRIMARY KEY (id)",
-                         o, payload, err);
 }
 
 /* How a partitioned outbox is kept up; rests on the companions. */
-static void append_upkeep(struct strbuf *sql, const struct init_options *o, const char *schema)
+static void append_upkeep(struct strbuf *sql, const struct layout_schema *layout,
+                          const char *partition, const char *schema)
 {
-    bool is_month = strcmp(o->partition, "month") == 0;
+    bool is_month = strcmp(partition, "month") == 0;
+    struct strbuf settled;
+    outrider__strbuf_init(&settled, 8192);
+    outrider__pg_schema_expand(&settled, layout->settled,
+                               &(struct pg_schema_value){"SCHEMA", schema}, 1);
     const struct pg_schema_value values[] = {
         {"SCHEMA", schema},
         {"UNIT", is_month ? "month" : "day"},
         {"AHEAD", is_month ? TEXT(MONTHS_AHEAD) : TEXT(DAYS_AHEAD)},
         {"FORMAT", is_month ? "YYYYMM" : "YYYYMMDD"},
+        {"SETTLED", strbuf_cstr(&settled)},
     };
     outrider__pg_schema_expand(sql, sql_schema_partitions, values, sizeof values / sizeof *values);
+    outrider__strbuf_release(&settled);
 }
-
-static const struct layout_schema {
-    const char *name;
-    int (*append)(struct strbuf *sql, const struct init_options *o, const char *payload,
-                  struct outrider_error *err);
-} layouts[] = {
-    {"log", append_log},
-    {"status", append_status},
-};
 
 /* What the server says that the SQL depends on. */
 struct circumstances {
     char schema[PG_NAME_MAX]; /* quoted */
     bool has_outbox, is_ours; /* an outbox that somebody else made is left alone */
-    const char *payload;      /* of an outbox that is there already */
+    /* Of an outbox of ours that is there already; NULL: not known, or not so. */
+    const char *payload, *layout, *partition;
     bool may_make_roles, has_roles;
     int64_t version;
 };
@@ -164,7 +185,8 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     if (outrider__pg_store_catalog(s, err) < 0)
         return -1;
     c->has_outbox = s->cat.oid != 0;
-    c->is_ours = s->cat.has_seq && !s->cat.has_mark;
+    c->is_ours = (s->cat.has_seq && !s->cat.has_mark) || s->cat.is_marked_ours;
+    c->layout = !c->has_outbox || !c->is_ours ? NULL : s->cat.has_mark ? "status" : "log";
     c->payload = s->cat.payload_type == PG_JSONB   ? "jsonb"
                  : s->cat.payload_type == PG_BYTEA ? "bytea"
                  : s->cat.payload_type == PG_TEXT  ? "text"
@@ -173,7 +195,10 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
             s,
             "SELECT quote_ident(current_schema()), (SELECT rolsuper OR rolcreaterole FROM pg_roles "
             "WHERE rolname = current_user), (SELECT count(*) = 2 FROM pg_roles WHERE rolname IN "
-            "('outrider_writer', 'outrider_relay')), to_regclass('outrider_schema') IS NOT NULL",
+            "('outrider_writer', 'outrider_relay')), to_regclass('outrider_schema') IS NOT NULL, "
+            "(SELECT max(length(p.relname))::int4 FROM pg_inherits h JOIN pg_class p ON p.oid = "
+            "h.inhrelid WHERE h.inhparent = to_regclass('outbox') AND p.relname ~ "
+            "'^outbox_p[0-9]+$')",
             NULL, "cannot read the catalogue", &r, err) < 0)
         return -1;
     bool is_nowhere = PQgetisnull(r, 0, 0);
@@ -181,6 +206,9 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     c->may_make_roles = outrider__pg_get_bool(r, 0, 1);
     c->has_roles = outrider__pg_get_bool(r, 0, 2);
     bool has_version = outrider__pg_get_bool(r, 0, 3);
+    /* outbox_p202601 or outbox_p20260131 */
+    if (c->layout != NULL && !PQgetisnull(r, 0, 4))
+        c->partition = outrider__pg_get_int(r, 0, 4, 0) == 14 ? "month" : "day";
     PQclear(r);
     if (is_nowhere)
         return outrider__fail(
@@ -201,49 +229,82 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     return 0;
 }
 
-static void append_roles(struct strbuf *sql, const struct init_options *o, const char *layout,
+static void append_roles(struct strbuf *sql, const char *layout, const char *partition,
                          const struct pg_schema_value *values)
 {
-    bool is_log = strcmp(layout, "log") == 0;
     outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
-    if (o->partition != NULL && is_log)
+    if (partition != NULL)
         strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
-    if (!is_log) /* rows that carry their state are changed by the relay */
+    if (strcmp(layout, "log") != 0) /* rows that carry their state are changed by the relay */
         outrider__pg_schema_expand(sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n",
                                    values, 2);
 }
 
-static int compose(const struct init_options *o, const struct circumstances *c, struct strbuf *sql,
-                   struct outrider_error *err)
+/* What was asked for must be known, and what is there stays as it is. */
+static int check_wishes(const struct init_options *o, const struct circumstances *c,
+                        struct outrider_error *err)
 {
-    const char *payload, *layout = o->layout != NULL ? o->layout : "log";
-    size_t i = 0, n = sizeof layouts / sizeof *layouts;
-    if (outrider__pg_schema_payload(o, &payload, err) < 0)
-        return -1;
-    if (c->payload != NULL)
-        payload = c->payload;
-    while (i < n && strcmp(layouts[i].name, layout) != 0)
-        i++;
-    if (i == n)
-        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "unknown layout '%s'", layout);
     if (o->partition != NULL && strcmp(o->partition, "day") != 0 &&
         strcmp(o->partition, "month") != 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "unknown partition '%s'; there are day and month", o->partition);
+    if (c->layout == NULL)
+        return 0;
+    if (o->layout != NULL && strcmp(o->layout, c->layout) != 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s.outbox is there already, with layout %s: init does not change "
+                              "it; drop it or make the other one in another schema",
+                              c->schema, c->layout);
+    if (o->partition != NULL && (c->partition == NULL || strcmp(o->partition, c->partition) != 0))
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s.outbox is there already, %s%s: init does not change it; drop it "
+                              "or make the other one in another schema",
+                              c->schema, c->partition != NULL ? "partitioned by " : "",
+                              c->partition != NULL ? c->partition : "not partitioned");
+    return 0;
+}
+
+/* Everything that is ours beside the outbox, whoever made that. */
+static void append_companions(struct strbuf *sql, const struct circumstances *c)
+{
+    if (c->version > 0 && c->version < PG_SCHEMA_VERSION)
+        strbuf_append_str(sql, sql_schema_upgrade);
+    strbuf_append_str(sql, sql_schema_companions);
+    outrider__strbuf_appendf(sql, "UPDATE outrider_schema SET version = %d WHERE version < %d;\n",
+                             PG_SCHEMA_VERSION, PG_SCHEMA_VERSION);
+}
+
+static int compose(const struct init_options *asked, const struct circumstances *c,
+                   struct strbuf *sql, struct outrider_error *err)
+{
+    struct init_options o = *asked;
+    const char *payload = NULL;
+    size_t i = 0, n = sizeof layouts / sizeof *layouts;
+    if (outrider__pg_schema_payload(&o, &payload, err) < 0 || check_wishes(&o, c, err) < 0)
+        return -1;
+    o.layout = c->layout != NULL ? c->layout : o.layout != NULL ? o.layout : "log";
+    if (c->partition != NULL)
+        o.partition = c->partition;
+    if (c->payload != NULL)
+        payload = c->payload;
+    while (i < n && strcmp(layouts[i].name, o.layout) != 0)
+        i++;
+    if (i == n)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "unknown layout '%s'", o.layout);
     const struct pg_schema_value values[] = {{"PAYLOAD", payload}, {"SCHEMA", c->schema}};
     bool is_foreign = c->has_outbox && !c->is_ours;
     /* Two at once: the second waits, and then finds everything there. */
     strbuf_append_str(sql, "BEGIN;\nSET LOCAL client_min_messages = warning;\n"
                            "SELECT pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n");
-    if (!is_foreign && layouts[i].append(sql, o, payload, err) < 0)
-        return -1;
-    strbuf_append_str(sql, sql_schema_companions);
+    if (!is_foreign)
+        append_table(sql, &layouts[i], &o, payload, c->has_outbox);
+    append_companions(sql, c);
     if (!is_foreign) {
         outrider__pg_schema_expand(sql, sql_schema_function, values, 2);
-        if (o->partition != NULL && strcmp(layout, "log") == 0)
-            append_upkeep(sql, o, c->schema);
+        if (o.partition != NULL)
+            append_upkeep(sql, &layouts[i], o.partition, c->schema);
         if (c->may_make_roles || c->has_roles)
-            append_roles(sql, o, layout, values);
+            append_roles(sql, o.layout, o.partition, values);
         else
             strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
                                    "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "

@@ -5,23 +5,26 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "adopt.h"
 #include "cdc_slot.h"
+#include "cleanup.h"
 
 /* In mode cdc the table does not say what is settled: pending is what stands
  * behind the last settled event, and what is left of the sweep. */
-static const char sql_status[] =
-    "SELECT k.mode, p.at, (SELECT count(*) FROM %s o WHERE o.seq > p.at) + coalesce((SELECT "
-    "count(*) FROM unnest(k.sweep) g JOIN %s o ON o.seq >= lower(g) AND o.seq < upper(g) WHERE "
-    "o.seq <= p.at), 0), (SELECT min(f.created_at) FROM (SELECT o.created_at FROM %s o WHERE o.seq "
-    "> p.at ORDER BY o.seq LIMIT 100) f), s.slot_name IS NOT NULL, s.active, coalesce(s.wal_status "
-    "= 'lost' OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL, false), "
-    "greatest(pg_wal_lsn_diff(l.now, s.restart_lsn), 0)::int8, s.confirmed_flush_lsn::text, "
-    "greatest(pg_wal_lsn_diff(l.now, s.confirmed_flush_lsn), 0)::int8, (extract(epoch FROM "
-    "(SELECT r.flush_lag FROM pg_stat_replication r WHERE r.pid = s.active_pid)) * "
-    "1000000)::int8, s.safe_wal_size FROM %s k CROSS JOIN LATERAL (SELECT greatest(k.position, "
-    "k.last_seq) AS at) p CROSS JOIN (SELECT pg_current_wal_insert_lsn() AS now) l LEFT JOIN "
-    "pg_replication_slots s ON s.slot_name = $3 AND s.database = current_database() WHERE "
-    "k.pipeline = $1 AND k.outbox = $2";
+static const char sql_pending[] =
+    "(SELECT count(*) FROM %s o WHERE o.seq > p.at) + coalesce((SELECT count(*) FROM "
+    "unnest(k.sweep) g JOIN %s o ON o.seq >= lower(g) AND o.seq < upper(g) WHERE o.seq <= p.at), "
+    "0), (SELECT min(f.created_at) FROM (SELECT o.created_at FROM %s o WHERE o.seq > p.at ORDER BY "
+    "o.seq LIMIT 100) f)";
+static const char sql_slot[] =
+    ", s.slot_name IS NOT NULL, s.active, coalesce(s.wal_status = 'lost' OR "
+    "to_jsonb(s)->>'invalidation_reason' IS NOT NULL, false), greatest(pg_wal_lsn_diff(l.now, "
+    "s.restart_lsn), 0)::int8, s.confirmed_flush_lsn::text, greatest(pg_wal_lsn_diff(l.now, "
+    "s.confirmed_flush_lsn), 0)::int8, (extract(epoch FROM (SELECT r.flush_lag FROM "
+    "pg_stat_replication r WHERE r.pid = s.active_pid)) * 1000000)::int8, s.safe_wal_size FROM %s "
+    "k CROSS JOIN LATERAL (SELECT greatest(k.position, k.last_seq) AS at) p CROSS JOIN (SELECT "
+    "pg_current_wal_insert_lsn() AS now) l LEFT JOIN pg_replication_slots s ON s.slot_name = $3 "
+    "AND s.database = current_database() WHERE k.pipeline = $1 AND k.outbox = $2";
 
 static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline, const char *slot,
                  PGresult **ret_result, struct outrider_error *err)
@@ -41,7 +44,7 @@ static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline, c
 static void read_slot(const PGresult *r, struct store_status *st, const char *slot)
 {
     st->is_cdc = strcmp(outrider__pg_get_str(r, 0, 0), "cdc") == 0;
-    if (st->is_cdc) {
+    if (st->is_cdc && !PQgetisnull(r, 0, 2)) {
         st->position = outrider__pg_get_int(r, 0, 1, 0);
         st->pending = (uint64_t)outrider__pg_get_int(r, 0, 2, 0);
         st->oldest_pending_us = outrider__pg_get_time(r, 0, 3, 0);
@@ -65,15 +68,16 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
     char slot[64];
     struct strbuf sql;
     PGresult *r = NULL;
-    if (!s->cat.has_seq || s->cat.has_mark)
-        return 0;
+    const char *table = s->cat.table;
     outrider__cdc_slot_name(st->pipeline, slot);
     outrider__strbuf_init(&sql, 8192);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    outrider__strbuf_appendf(&sql, sql_status, s->cat.table, s->cat.table, s->cat.table,
-                             s->cat.cursor_table);
-#pragma GCC diagnostic pop
+    strbuf_append_str(&sql, "SELECT k.mode, p.at, ");
+    if (outrider__pg_store_adopts(s))
+        strbuf_append_str(&sql,
+                          "NULL::int8, NULL::timestamptz"); /* the rows are counted elsewhere */
+    else
+        outrider__strbuf_appendf(&sql, sql_pending, table, table, table);
+    outrider__strbuf_appendf(&sql, sql_slot, s->cat.cursor_table);
     int rc = query(s, &sql, st->pipeline, slot, &r, err);
     if (rc == 0 && PQntuples(r) == 1)
         read_slot(r, st, slot);
@@ -117,9 +121,10 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
                                  struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
-    char slot[64];
+    char slot[64], publication[64];
     bool was_there = false;
     outrider__cdc_slot_name(s->config->name, slot);
+    outrider__cdc_publication_name(s->config, publication);
     if (outrider__pg_store_connect(s, err) < 0 || drop(s, slot, &was_there, err) < 0)
         return -1;
     if (!was_there)
@@ -129,16 +134,71 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
                              "replication slot %s is dropped; its publication costs nothing, and "
                              "is dropped with: DROP PUBLICATION %s\nShould pipeline '%s' be wanted "
                              "again: outrider resync --name %s\n",
-                             slot, slot, s->config->name, s->config->name);
+                             slot, publication, s->config->name, s->config->name);
     return 0;
 }
 
-/* Back to polling from before the stream: what was delivered since cannot be
- * told from what was not. */
-static const char sql_reset[] =
-    "UPDATE %s SET mode = 'poll', sweep = '{}', lsn = NULL, lsn_number = 0, epoch = epoch + 1 "
-    "WHERE "
-    "pipeline = $1 AND outbox = $2 AND mode <> 'poll' AND $3::text IS NOT NULL RETURNING position";
+/*
+ * Back to polling. Where it is known which transactions are settled (cleanup.h
+ * (1)), the rows of others, and all seqs without a row, are polling's gaps.
+ * Otherwise it starts from where it was before the stream.
+ */
+static void reset_sql(struct strbuf *sql, const struct pg_store *s)
+{
+    outrider__strbuf_appendf(sql,
+                             "WITH k AS MATERIALIZED (SELECT * FROM %s WHERE pipeline = $1 AND "
+                             "outbox = $2 AND mode <> 'poll' AND $3::text IS NOT NULL FOR UPDATE), "
+                             "w AS MATERIALIZED (SELECT w.seq, w.id, ",
+                             s->cat.cursor_table);
+    outrider__pg_needs_sql(sql, &s->cat, "w");
+    outrider__strbuf_appendf(
+        sql,
+        " AS needed FROM k CROSS JOIN (SELECT i.seq, i.id::text AS id, i.xmin::text::int8 AS xmin "
+        "FROM %s i) w WHERE k.settled_xid IS NOT NULL AND k.system_id = %" PRId64
+        "), p AS (SELECT max(seq) AS position, int8multirange(int8range(1, max(seq), '[]')) - "
+        "coalesce(range_agg(int8range(seq, seq, '[]')) FILTER (WHERE NOT needed), '{}') AS gaps, "
+        "(SELECT id FROM w ORDER BY seq DESC LIMIT 1) AS anchor FROM w) UPDATE %s u SET mode = "
+        "'poll', sweep = '{}', lsn = NULL, lsn_number = 0, epoch = u.epoch + 1, settled_xid = "
+        "NULL, position = coalesce(p.position, u.position), gaps = CASE WHEN p.position IS NULL "
+        "THEN u.gaps ELSE p.gaps END, anchor_id = CASE WHEN p.position IS NULL THEN u.anchor_id "
+        "ELSE p.anchor END FROM k, p WHERE u.pipeline = $1 AND u.outbox = $2 RETURNING u.position, "
+        "p.position IS NOT NULL, (SELECT count(*) FROM w WHERE needed)",
+        s->cat.table, s->cat.system_id, s->cat.cursor_table);
+}
+
+/* Rows of other tables say themselves what is settled, or nobody knows. */
+static void reset_mapped_sql(struct strbuf *sql, const struct pg_store *s)
+{
+    outrider__strbuf_appendf(
+        sql,
+        "UPDATE %s SET mode = 'poll', lsn = NULL, lsn_number = 0, epoch = "
+        "epoch + 1, settled_xid = NULL WHERE pipeline = $1 AND $2::text IS NOT "
+        "NULL AND $3::text IS NOT NULL AND mode <> 'poll'",
+        s->cat.cursor_table);
+}
+
+static void tell_reset(const struct pg_store *s, const struct store_status *st, const PGresult *r,
+                       struct strbuf *out)
+{
+    outrider__strbuf_appendf(out, "replication slot %s is lost: ", st->slot.name);
+    if (outrider__pg_store_adopts(s))
+        strbuf_append_str(out, "every row that is not marked as published is delivered (again), "
+                               "and every row of a table without a mark");
+    else if (outrider__pg_get_bool(r, 0, 1))
+        outrider__strbuf_appendf(out,
+                                 "%" PRId64 " rows that %s still holds were not surely delivered, "
+                                 "and are delivered (again)",
+                                 outrider__pg_get_int(r, 0, 2, 0), s->cat.table);
+    else
+        outrider__strbuf_appendf(
+            out, "every row behind seq %" PRId64 " that %s still holds is delivered (again)",
+            outrider__pg_get_int(r, 0, 0, 0), s->cat.table);
+    outrider__strbuf_appendf(out,
+                             ".\nCannot be known: events that were committed since %s and are gone "
+                             "from the table, and logical messages; compare with the receiver.\n",
+                             st->slot.confirmed[0] != '\0' ? st->slot.confirmed
+                                                           : "the slot was lost");
+}
 
 int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report,
                                    struct outrider_error *err)
@@ -159,20 +219,14 @@ int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report
     }
     if (st.slot.exists && drop(s, st.slot.name, &was_there, err) < 0)
         return -1;
-    outrider__strbuf_init(&sql, 1024);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    outrider__strbuf_appendf(&sql, sql_reset, s->cat.cursor_table);
-#pragma GCC diagnostic pop
+    outrider__strbuf_init(&sql, 8192);
+    if (outrider__pg_store_adopts(s))
+        reset_mapped_sql(&sql, s);
+    else
+        reset_sql(&sql, s);
     int rc = query(s, &sql, s->config->name, st.slot.name, &r, err);
     if (rc == 0)
-        outrider__strbuf_appendf(
-            ret_report,
-            "replication slot %s is lost: every row behind seq %" PRId64 " that %s still holds is "
-            "delivered (again).\nCannot be known: events that were committed since %s and are gone "
-            "from the table, and logical messages; compare with the receiver.\n",
-            st.slot.name, outrider__pg_get_int(r, 0, 0, 0), s->cat.table,
-            st.slot.confirmed[0] != '\0' ? st.slot.confirmed : "the slot was lost");
+        tell_reset(s, &st, r, ret_report);
     PQclear(r);
     outrider__strbuf_release(&sql);
     return rc;

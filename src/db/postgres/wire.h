@@ -22,10 +22,14 @@
 #define PG_TID 27
 #define PG_JSON 114
 #define PG_TEXT_ARRAY 1009
+#define PG_FLOAT4 700
+#define PG_FLOAT8 701
 #define PG_BPCHAR 1042
 #define PG_VARCHAR 1043
+#define PG_DATE 1082
 #define PG_TIMESTAMP 1114
 #define PG_TIMESTAMPTZ 1184
+#define PG_NUMERIC 1700
 #define PG_UUID 2950
 #define PG_LSN 3220
 #define PG_JSONB 3802

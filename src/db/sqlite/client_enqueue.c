@@ -10,7 +10,7 @@
 #include "client.h"
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/event_check.h"
 #include "base/uuid.h"
 #include "outrider/sqlite.h"
 
@@ -18,53 +18,6 @@ static const char sql_insert[] =
     "INSERT INTO main.outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, "
     "topic, partition_key, partition, occurred_at, expires_at) "
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-
-static int fail_field(struct outrider_error *err, const char *field, const char *what)
-{
-    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD, "event: %s %s", field, what);
-}
-
-static int check_text(const char *field, const char *value, bool is_required,
-                      struct outrider_error *err)
-{
-    if (value == NULL || *value == '\0')
-        return is_required ? fail_field(err, field, "is missing") : 0;
-    return outrider__bytes_is_utf8(bytes_str(value)) ? 0 : fail_field(err, field, "is not UTF-8");
-}
-
-static int check_headers(const char *headers, struct outrider_error *err)
-{
-    struct json_members m;
-    struct bytes name, value;
-    if (headers == NULL)
-        return 0;
-    if (outrider__json_members_begin(&m, bytes_str(headers)) < 0)
-        return outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_DEAD,
-                              "event: headers are not a JSON object");
-    while (outrider__json_members_next(&m, &name, &value) == 1)
-        if (value.len == 0 || value.data[0] != '"')
-            return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
-                                  "event: header '%.*s' is not a string", (int)name.len, name.data);
-    return 0;
-}
-
-static int check_event(const struct outrider_event *e, struct outrider_error *err)
-{
-    if (e == NULL || e->size < sizeof *e)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
-                              "event: the size field is not set; start from OUTRIDER_EVENT_INIT");
-    if (e->payload == NULL && e->payload_len > 0)
-        return fail_field(err, "payload", "is NULL but has a length");
-    if (e->id != NULL && !outrider__uuid_is_valid(bytes_str(e->id)))
-        return fail_field(err, "id", "is not a UUID");
-    if (check_text("aggregate_type", e->aggregate_type, true, err) < 0 ||
-        check_text("aggregate_id", e->aggregate_id, true, err) < 0 ||
-        check_text("event_type", e->event_type, true, err) < 0 ||
-        check_text("topic", e->topic, false, err) < 0 ||
-        check_text("partition_key", e->partition_key, false, err) < 0)
-        return -1;
-    return check_headers(e->headers, err);
-}
 
 /* Text columns get text, others bytes: a BLOB that lies in a TEXT column stays
  * one, and `WHERE payload LIKE` or json_extract would not see it. */
@@ -78,9 +31,9 @@ static int bind_payload(sqlite3 *db, sqlite3_stmt *st, int i, const struct outri
     if (type == NULL || sqlite3_stricmp(type, "TEXT") != 0)
         return sqlite3_bind_blob64(st, i, payload.data, payload.len, SQLITE_STATIC);
     if (!outrider__bytes_is_utf8(payload) || memchr(payload.data, '\0', payload.len) != NULL) {
-        (void)fail_field(err, "payload",
-                         "is not UTF-8 text, which the outbox asks for; "
-                         "`outrider init --payload bytea` takes any bytes");
+        (void)outrider__event_fail_field(err, "payload",
+                                         "is not UTF-8 text, which the outbox asks for; "
+                                         "`outrider init --payload bytea` takes any bytes");
         return -1;
     }
     return sqlite3_bind_text64(st, i, payload.data, payload.len, SQLITE_STATIC, SQLITE_UTF8);
@@ -123,7 +76,7 @@ static int fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
                               "event: payload is not valid JSON, which this outbox asks for; "
                               "`outrider init --payload text` or `bytea` takes other forms");
     if (rc == SQLITE_CONSTRAINT_UNIQUE)
-        return fail_field(err, "id", "is in the outbox already");
+        return outrider__event_fail_field(err, "id", "is in the outbox already");
     return outrider__sqlite_fail(err, db, rc, "cannot insert the event");
 }
 
@@ -169,7 +122,7 @@ int outrider__sqlite_enqueue(sqlite3 *db, sqlite3_stmt **kept, const struct outr
     char id[OUTRIDER_ID_SIZE];
     if (db == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
-    if (check_event(event, err) < 0)
+    if (outrider__event_check(event, SIZE_MAX, err) < 0)
         return -1;
     if ((flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) == 0 && sqlite3_get_autocommit(db))
         return outrider__fail(err, OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP,

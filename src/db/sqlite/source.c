@@ -10,10 +10,13 @@
 #include "base/failpoint.h"
 #include "sqlite.h"
 
-/* How long one call may wait for another connection's lock before the queue
- * waits instead. */
-#define BUSY_TIMEOUT_MS 50
-#define BUSY_PAUSE_US 10000
+/* No call waits for another connection's lock: the queue does, which tries again
+ * after a quarter of the time it has waited, within these bounds. */
+#define BUSY_PAUSE_MIN_US 500
+#define BUSY_PAUSE_MAX_US 10000
+/* Writers check-point their WAL at 1000 pages by default: at twice that they
+ * have, or there are none. A check-point syncs twice, and events would wait. */
+#define CHECKPOINT_PAGES "2000"
 #define STANDBY_PAUSE_US 250000
 /* A take-over that waits for a writer is given up early: nothing is in flight
  * yet, and an operator should hear why nothing starts. */
@@ -165,12 +168,14 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
         return outrider__fail_errno(err, errno, "cannot look at %s", s->path);
     s->dev = st.st_dev;
     s->ino = st.st_ino;
-    (void)sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_MS);
+    (void)sqlite3_busy_timeout(s->db, 0);
     /* Triggers of the application are for its own writes, not for housekeeping. */
     (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     if (outrider__sqlite_check(s->db, err) < 0 || outrider__sqlite_fetch_prepare(s, err) < 0)
         return -1;
-    return outrider__sqlite_exec(s->db, "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256",
+    return outrider__sqlite_exec(s->db,
+                                 "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;"
+                                 "PRAGMA wal_autocheckpoint = " CHECKPOINT_PAGES,
                                  "cannot set up the database", err);
 }
 
@@ -208,7 +213,7 @@ static int try_activate(struct sqlite_source *s, struct instant now, struct outr
         s->busy_since_us = now.mono_us;
     if (step == STEP_FAILED || now.mono_us - s->busy_since_us >= TAKE_OVER_TIMEOUT_US)
         return -1;
-    s->base.wake_us = now.mono_us + BUSY_PAUSE_US;
+    s->base.wake_us = now.mono_us + BUSY_PAUSE_MAX_US;
     return 0;
 }
 
@@ -248,32 +253,89 @@ static enum step perform(struct sqlite_source *s, struct source_op *op, struct o
     return (enum step)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
 
-/* 1: *ret_done is complete; 0: the first one waits for a lock; -1. */
+/* Takes op, which follows `before` (NULL: it is the first), out of the queue. */
+static void finish(struct sqlite_source *s, struct source_op *before, struct source_op *op,
+                   struct instant now)
+{
+    if (before == NULL)
+        s->first = op->next;
+    else
+        before->next = op->next;
+    if (s->last == op)
+        s->last = before;
+    op->next = NULL;
+    if (op->kind == SOURCE_FETCH && op->batch->n > 0)
+        outrider__sqlite_watch_kick(s, now);
+}
+
+/* A fetch needs no writer's lock: it passes settles that wait for one. */
+static struct source_op *fetch_behind_settles(const struct sqlite_source *s,
+                                              struct source_op **ret_before)
+{
+    struct source_op *op = s->first;
+    while (op->next != NULL && source_op_may_be_passed(op)) {
+        if (op->next->kind == SOURCE_FETCH) {
+            *ret_before = op;
+            return op->next;
+        }
+        op = op->next;
+    }
+    return NULL;
+}
+
+static int64_t busy_pause_us(const struct sqlite_source *s, struct instant now)
+{
+    int64_t pause = (now.mono_us - s->busy_since_us) / 4;
+    if (pause < BUSY_PAUSE_MIN_US)
+        return BUSY_PAUSE_MIN_US;
+    return pause < BUSY_PAUSE_MAX_US ? pause : BUSY_PAUSE_MAX_US;
+}
+
+/* Looks for new events, and wakes for the lock as well. */
+static int watch_meanwhile(struct sqlite_source *s, struct instant now, struct outrider_error *err)
+{
+    int64_t lock_us = s->base.wake_us;
+    if (outrider__sqlite_watch_poll(s, now, err) < 0)
+        return -1;
+    if (lock_us < s->base.wake_us)
+        s->base.wake_us = lock_us;
+    return 0;
+}
+
+/* The first operation waits for a lock. */
+static int advance_behind(struct sqlite_source *s, struct instant now, struct source_op **ret_done,
+                          struct outrider_error *err)
+{
+    int64_t limit = s->config->source.connect_timeout_us;
+    if (s->busy_since_us == 0)
+        s->busy_since_us = now.mono_us;
+    if (now.mono_us - s->busy_since_us >= (limit > 0 ? limit : TAKE_OVER_TIMEOUT_US))
+        return -1;
+    s->base.wake_us = now.mono_us + busy_pause_us(s, now);
+    struct source_op *before, *op = fetch_behind_settles(s, &before);
+    if (op == NULL)
+        return source_op_may_be_passed(s->first) ? watch_meanwhile(s, now, err) : 0;
+    enum step step = perform(s, op, err);
+    if (step == STEP_DONE) {
+        finish(s, before, op, now);
+        *ret_done = op;
+    }
+    return step == STEP_FAILED ? -1 : 0;
+}
+
 static int advance(struct sqlite_source *s, struct instant now, struct source_op **ret_done,
                    struct outrider_error *err)
 {
     struct source_op *op = s->first;
     enum step step = perform(s, op, err);
+    if (step == STEP_BUSY)
+        return advance_behind(s, now, ret_done, err);
     if (step == STEP_FAILED)
         return -1;
-    if (step == STEP_BUSY) {
-        int64_t limit = s->config->source.connect_timeout_us;
-        if (s->busy_since_us == 0)
-            s->busy_since_us = now.mono_us;
-        if (now.mono_us - s->busy_since_us >= (limit > 0 ? limit : TAKE_OVER_TIMEOUT_US))
-            return -1;
-        s->base.wake_us = now.mono_us + BUSY_PAUSE_US;
-        return 0;
-    }
     s->busy_since_us = 0;
-    s->first = op->next;
-    if (s->first == NULL)
-        s->last = NULL;
-    op->next = NULL;
-    if (op->kind == SOURCE_FETCH && op->batch->n > 0)
-        outrider__sqlite_watch_kick(s, now);
+    finish(s, NULL, op, now);
     *ret_done = op;
-    return 1;
+    return 0;
 }
 
 static int sqlite_poll(struct source *base, struct instant now, struct source_op **ret_done,
@@ -289,10 +351,8 @@ static int sqlite_poll(struct source *base, struct instant now, struct source_op
         if (!base->active)
             return 0;
     }
-    if (s->first != NULL) {
-        int rc = advance(s, now, ret_done, err);
-        return rc < 0 ? -1 : 0;
-    }
+    if (s->first != NULL)
+        return advance(s, now, ret_done, err);
     return outrider__sqlite_watch_poll(s, now, err);
 }
 

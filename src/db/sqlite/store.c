@@ -191,6 +191,7 @@ const struct store_ops outrider__store_sqlite = {
     .put_commit = store_put_commit,
     .put_rollback = store_put_rollback,
     .status = outrider__sqlite_status,
+    .count_failed = outrider__sqlite_count_failed,
     .dead_list = outrider__sqlite_dead_list,
     .dead_retry = outrider__sqlite_dead_retry,
     .dead_discard = outrider__sqlite_dead_discard,

@@ -32,6 +32,8 @@ int outrider__sqlite_store_begin(struct sqlite_store *s, struct outrider_error *
 /* Commits if result is 0, else rolls back; the result of both. */
 int outrider__sqlite_store_end(struct sqlite_store *s, int result, struct outrider_error *err);
 
+int outrider__sqlite_count_failed(struct store *base, uint64_t *ret_parked, uint64_t *ret_dead,
+                                  struct outrider_error *err);
 int outrider__sqlite_status(struct store *base, void (*row)(void *, const struct store_status *),
                             void *ctx, struct outrider_error *err);
 int outrider__sqlite_dead_list(struct store *base, const struct dead_filter *f,

@@ -21,6 +21,10 @@ static const char sql_status_new[] =
     STATUS_COLUMNS "(SELECT ?1 AS pipeline, '' AS sink, 0 AS position, 0 AS delivered_total, "
                    "0 AS expired_total, 0 AS skipped_total, 0 AS dead_total, NULL AS settled_at) c";
 
+static const char sql_count_failed[] =
+    "SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead') FROM "
+    "outrider_parked WHERE pipeline = ?1";
+
 #define DEAD_FILTER                                                \
     "(?1 IS NULL OR pipeline = ?1) AND "                           \
     "(?2 IS NULL OR id IN (SELECT value FROM json_each(?2))) AND " \
@@ -96,6 +100,23 @@ int outrider__sqlite_status(struct store *base, void (*row)(void *, const struct
         list_status(s, sql_status, row, ctx, &n, err) < 0)
         return -1;
     return n > 0 ? 0 : list_status(s, sql_status_new, row, ctx, &n, err);
+}
+
+int outrider__sqlite_count_failed(struct store *base, uint64_t *ret_parked, uint64_t *ret_dead,
+                                  struct outrider_error *err)
+{
+    struct sqlite_store *s = sqlite_store_of(base);
+    sqlite3_stmt *st = NULL;
+    if (outrider__sqlite_store_ready(s, err) < 0 ||
+        outrider__sqlite_store_prepare(s, sql_count_failed, &st, err) < 0)
+        return -1;
+    (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+    if (sqlite3_step(st) == SQLITE_ROW) {
+        *ret_parked = (uint64_t)sqlite3_column_int64(st, 0);
+        *ret_dead = (uint64_t)sqlite3_column_int64(st, 1);
+    }
+    int rc = sqlite3_finalize(st);
+    return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot count failures");
 }
 
 static int bind_filter(sqlite3_stmt *st, const struct dead_filter *f, struct outrider_error *err)

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: MIT
+"""Into Kafka: the relay against librdkafka alone, pg_recvlogical, and Debezium in
+Kafka Connect. Prints a table; with BENCH_JSON=FILE the same for programs."""
+import json
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "support"))
+OUTRIDER, PRODUCER = (os.path.abspath(x) for x in sys.argv[1:3])
+os.environ.setdefault("OUTRIDER", OUTRIDER)
+os.environ.setdefault("OUTRIDER_BUILD", os.path.dirname(OUTRIDER))
+os.environ.setdefault("OUTRIDER_SOURCE", os.path.join(HERE, ".."))
+import kafkaserver  # noqa: E402
+from debezium import Debezium  # noqa: E402
+from pgserver import Server, clean_environment, wait_for  # noqa: E402
+
+EVENTS = int(os.environ.get("BENCH_EVENTS", 1000000))
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", 3))
+SECONDS = int(os.environ.get("BENCH_SECONDS", 10))
+PARTITIONS = 6
+HERTZ = os.sysconf("SC_CLK_TCK")
+INSERT = ("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', (i % 1000)::text, "
+          "'changed', jsonb_build_object('n', i, 'filler', repeat('x', 260)) FROM generate_series({first}, {last}) i")
+
+
+class Watch(threading.Thread):
+    """The last that was seen of a program's CPU time and memory."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.cpu, self.peak = pid, 0.0, 0.0
+        self.over = threading.Event()
+        self.start()
+
+    def look(self):
+        try:
+            with open(f"/proc/{self.pid}/stat", encoding="ascii") as f:
+                fields = f.read().rpartition(")")[2].split()
+            with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
+                peak = next((int(x.split()[1]) / 1024 for x in f if x.startswith("VmHWM")), 0)
+        except OSError:
+            return
+        self.cpu = max(self.cpu, (int(fields[11]) + int(fields[12])) / HERTZ)
+        self.peak = max(self.peak, peak)
+
+    def run(self):
+        while not self.over.wait(0.02):
+            self.look()
+
+    def end(self):
+        self.over.set()
+        self.join()
+
+
+class Figures:
+    """What one way of doing it takes: events/s, CPU seconds per million, MiB."""
+
+    def __init__(self):
+        self.rates, self.cpus, self.peaks = [], [], []
+
+    def add(self, events, seconds, cpu, peak):
+        self.rates.append(events / seconds)
+        self.cpus.append(cpu / events * 1e6)
+        self.peaks.append(peak)
+
+    @property
+    def rate(self):
+        return statistics.median(self.rates)
+
+    @property
+    def cpu(self):
+        return statistics.median(self.cpus)
+
+    @property
+    def peak(self):
+        return max(self.peaks)
+
+
+class Consumer(threading.Thread):
+    """kcat at the end of a topic; notes when each line came, and what it says of its INSERT."""
+
+    def __init__(self, cluster, topic):
+        super().__init__(daemon=True)
+        self.seen = []
+        self.process = subprocess.Popen(
+            ["kcat", "-C", "-q", "-u", "-b", cluster.servers, "-t", topic, "-o", "beginning", "-X",
+             "fetch.wait.max.ms=100", "-f", "%s\n"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.start()
+
+    def run(self):
+        for line in self.process.stdout:
+            self.seen.append((time.time(), float(json.loads(line).get("at", 0))))
+
+    def wait(self, n, what):
+        wait_for(lambda: len(self.seen) >= n, what, 120)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.join()
+        return self.seen
+
+
+class Bench:
+    def __init__(self, server, cluster, directory):
+        self.server, self.cluster, self.directory = server, cluster, directory
+        self.results, self.topics, self.figures = [], 0, {}
+        text = subprocess.run([OUTRIDER, "help", "--render", "options"], stdout=subprocess.PIPE, text=True, check=True)
+        self.has_exactly_once = "exactly_once" in text.stdout
+
+    def add(self, what, ours, unit, peer=None, goal=None, at_least=True):
+        value = ours / peer if peer else ours
+        holds = None if goal is None else value >= goal if at_least else value <= goal
+        self.results.append({"what": what, "value": round(value, 4), "unit": "ratio" if peer else unit, "goal": goal,
+                             "holds": holds, **({"ours": ours, "limit": peer, "of": unit} if peer else {})})
+        text = f"{what:<46} {ours:>11,.6g} {unit:<11}"
+        text += f" {peer:>11,.6g} {value:>7.3f}x" if peer else " " * 21
+        text += f"  goal {'>=' if at_least else '<='} {goal:g}: {'holds' if holds else 'MISSED'}" if goal else ""
+        print(text, flush=True)
+
+    def topic(self):
+        self.topics += 1
+        name = f"bench{self.topics}"
+        self.cluster.create_topic(name, PARTITIONS)
+        return name
+
+    def count(self, topic):
+        """Messages in a topic that is not compacted and has no transactions, by its ends."""
+        p = subprocess.run(["kcat", "-Q", "-b", self.cluster.servers, *[
+            x for i in range(PARTITIONS) for x in ("-t", f"{topic}:{i}:-1")]], stdout=subprocess.PIPE, text=True,
+            check=True)
+        return sum(int(x.rsplit(" ", 1)[1]) for x in p.stdout.splitlines())
+
+    def check(self, topic, exactly=True):
+        n = self.count(topic)
+        if n != EVENTS if exactly else n < EVENTS:
+            raise RuntimeError(f"{topic} has {n} messages instead of {EVENTS}")
+        self.cluster.delete_topic(topic)
+
+    def measure(self, figures, command):
+        begin = time.monotonic()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=clean_environment())
+        watch = Watch(process.pid)
+        code = process.wait()
+        took = time.monotonic() - begin
+        watch.end()
+        if code != 0:
+            raise RuntimeError(f"{command[0]} ended with {code}")
+        figures.add(EVENTS, took, watch.cpu, watch.peak)
+
+    def relay(self, url, topic, *more):
+        return [OUTRIDER, "relay", "--from", url, "--to", self.cluster.url, "--log-level", "warn", "--set",
+                f"route.topic={topic}", *more]
+
+    def row(self, what):
+        figures = self.figures[what]
+        self.add(what, figures.rate, "events/s")
+        self.add("  CPU per million events", figures.cpu, "s")
+        self.add("  peak memory", figures.peak, "MiB")
+
+    # Throughput
+
+    def alone(self):
+        # A broker that has just started finds its coordinators first.
+        subprocess.run([PRODUCER, self.cluster.servers, self.topic(), "1000"], check=True, stderr=subprocess.DEVNULL)
+        self.figures["librdkafka alone"] = f = Figures()
+        for _ in range(ROUNDS):
+            topic = self.topic()
+            self.measure(f, [PRODUCER, self.cluster.servers, topic, str(EVENTS)])
+            self.check(topic)
+        self.row("librdkafka alone")
+
+    def polled(self, what, url, exactly_once):
+        self.figures[what] = f = Figures()
+        for i in range(ROUNDS):
+            topic = self.topic()
+            name = f"{'once' if exactly_once else 'least'}{i}"
+            more = ["--set", "exactly_once=true"] if exactly_once else []
+            self.measure(f, self.relay(url, topic, "--name", name, "--once", *more))
+            self.check(topic, not exactly_once)
+        self.row(what)
+
+    def both(self, source, run):
+        """At least once, and exactly once where this build can."""
+        run(source, False)
+        if self.has_exactly_once:
+            run(source + ", exactly once", True)
+            self.add(f"  {source}: exactly once of at least once", self.figures[source + ", exactly once"].rate,
+                     "events/s", self.figures[source].rate, 0.7)
+
+    def sqlite(self):
+        path = os.path.join(self.directory, "bench.db")
+        url = "sqlite:" + path
+        subprocess.run([OUTRIDER, "init", "--db", url], check=True, stderr=subprocess.DEVNULL)
+        db = sqlite3.connect(path)
+        with db:
+            db.execute("WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < ?) INSERT INTO outbox "
+                       "(aggregate_type, aggregate_id, event_type, payload) SELECT 'order', i % 1000, 'changed', "
+                       "'{\"n\": ' || i || ', \"filler\": \"' || ? || '\"}' FROM s", (EVENTS, "x" * 260))
+        db.close()
+        self.both("SQLite", lambda what, once: self.polled(what, url, once))
+        os.unlink(path)
+
+    def database(self):
+        name = self.server.create_database()
+        subprocess.run([OUTRIDER, "init", "--db", self.server.url(name)], check=True, stderr=subprocess.DEVNULL)
+        return name
+
+    def load(self, database):
+        """In transactions of 1,000."""
+        loop = INSERT.format(first="s", last=f"least(s + 999, {EVENTS})")
+        self.server.script("SET synchronous_commit = off;\n"
+                           f"DO $$ BEGIN FOR s IN 1..{EVENTS} BY 1000 LOOP {loop}; COMMIT; END LOOP; END $$;\n",
+                           database)
+
+    def log(self):
+        database = self.database()
+        self.load(database)
+        url = self.server.url(database)
+        self.both("PostgreSQL log", lambda what, once: self.polled(what, url, once))
+        self.server.query(f"DROP DATABASE {database} WITH (FORCE)")
+
+    def begin_cdc(self, database, name, *more):
+        """The slot is older than what is read through it."""
+        subprocess.run(self.relay(self.server.url(database), "none", "--mode", "cdc", "--name", name, "--once", *more),
+                       check=True)
+
+    def drop_slots(self, database):
+        def free():
+            self.server.query("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = "
+                              f"'{database}' AND NOT active", database)
+            return not self.server.query(f"SELECT 1 FROM pg_replication_slots WHERE database = '{database}'")
+        wait_for(free, "the slots to be free")
+
+    def received(self, database, slot, end):
+        """Seconds that pg_recvlogical takes for the same."""
+        begin = time.monotonic()
+        subprocess.run([os.path.join(self.server.bin, "pg_recvlogical"), "-d", self.server.url(database), "-S", slot,
+                        "--start", "--no-loop", "-f", "/dev/null", "-E", end, "-F", "0", "-o", "proto_version=1",
+                        "-o", f"publication_names={slot}", "-o", "binary=true", "-o", "messages=true"], check=True,
+                       stdout=subprocess.DEVNULL, env=clean_environment())
+        return time.monotonic() - begin
+
+    def cdc(self):
+        """Ours, pg_recvlogical and Debezium read the same transactions, each from a slot of its own."""
+        database = self.database()
+        url = self.server.url(database)
+        ways = [("PostgreSQL cdc", [])]
+        if self.has_exactly_once:
+            ways.append(("PostgreSQL cdc, exactly once", ["--set", "exactly_once=true"]))
+        for k, (_, more) in enumerate(ways):
+            for i in range(ROUNDS):
+                self.begin_cdc(database, f"cdc{k}x{i}", *more)
+        for i in range(ROUNDS):
+            self.server.query(f"CREATE PUBLICATION limit{i} FOR TABLE outbox", database)
+            self.server.query(f"SELECT pg_create_logical_replication_slot('limit{i}', 'pgoutput')", database)
+        debezium = Debezium.fetch(self.server, database, self.cluster, self.directory)
+        if debezium is not None:
+            debezium.start("none")
+            debezium.stop()
+        self.load(database)
+        end = self.server.query("SELECT pg_current_wal_flush_lsn()")[0][0]
+        self.server.query("SELECT pg_logical_emit_message(true, 'bench', '')", database)
+        limit = []
+        for k, (what, more) in enumerate(ways):
+            self.figures[what] = Figures()
+        for i in range(ROUNDS):
+            for k, (what, more) in enumerate(ways):
+                topic = self.topic()
+                self.measure(self.figures[what], self.relay(url, topic, "--mode", "cdc", "--name", f"cdc{k}x{i}",
+                                                            "--once", *more))
+                self.check(topic, not more)
+            limit.append(EVENTS / self.received(database, f"limit{i}", end))
+        for what, _ in ways:
+            self.row(what)
+        ours = self.figures["PostgreSQL cdc"]
+        self.add("pg_recvlogical", statistics.median(limit), "events/s")
+        self.add("  cdc, of the slower of its two limits", ours.rate, "events/s",
+                 min(statistics.median(limit), self.figures["librdkafka alone"].rate), 0.8)
+        if self.has_exactly_once:
+            self.add("  cdc: exactly once of at least once", self.figures[ways[1][0]].rate, "events/s", ours.rate, 0.7)
+        if debezium is not None:
+            self.run_debezium(debezium, ours)
+        self.drop_slots(database)
+        self.server.query(f"DROP DATABASE {database} WITH (FORCE)")
+
+    def run_debezium(self, debezium, ours):
+        """From its first event to its last, so without the start of its machine; ours is with it."""
+        topic = self.topic()
+        self.figures["Debezium"] = f = Figures()
+        debezium.start(topic)
+        watch = Watch(debezium.process.pid)
+        wait_for(lambda: self.count(topic) > 0, "Debezium's first event", 120)
+        begin, cpu, before = time.monotonic(), watch.cpu, self.count(topic)
+        wait_for(lambda: debezium.check() or self.count(topic) >= EVENTS, "Debezium's last event", 1800, 0.5)
+        took = time.monotonic() - begin
+        watch.look()
+        watch.end()
+        f.add(EVENTS - before, took, watch.cpu - cpu, watch.peak)
+        debezium.stop()
+        self.check(topic, False)
+        self.row("Debezium")
+        self.add("  throughput, ours of Debezium's", ours.rate, "events/s", f.rate, 3)
+        self.add("  CPU per million, ours of Debezium's", ours.cpu, "s", f.cpu, 0.1, at_least=False)
+        self.add("  memory, ours of Debezium's", ours.peak, "MiB", f.peak, 0.05, at_least=False)
+
+    # From a commit to a consumer
+
+    def put(self, database):
+        self.server.query("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', "
+                          "'1', 'changed', jsonb_build_object('at', extract(epoch FROM clock_timestamp())))", database)
+
+    def rate(self, database, consumer):
+        """500 transactions a second; milliseconds from the INSERT's own clock to the consumer."""
+        first = len(consumer.seen)
+        with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
+            os.chmod(script.name, 0o644)
+            script.write("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', "
+                         "(random() * 1000)::int::text, 'changed', jsonb_build_object('at', extract(epoch FROM "
+                         "clock_timestamp())));\n")
+            script.flush()
+            subprocess.run([os.path.join(self.server.bin, "pgbench"), "-n", "-R", "500", "-c", "2", "-T", str(SECONDS),
+                            "-f", script.name, self.server.url(database)], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, env=clean_environment(), check=True)
+        total = int(self.server.query("SELECT count(*) FROM outbox", database)[0][0])
+        consumer.wait(total, "the last event")
+        waits = sorted((seen - at) * 1000 for seen, at in consumer.seen[first:])
+        return waits[len(waits) // 2], waits[len(waits) * 99 // 100]
+
+    def lively(self, what, start, stop, goal):
+        """A new database each: the time to the first event, then 500 a second."""
+        database = self.database()
+        topic = self.topic()
+        consumer = Consumer(self.cluster, topic)
+        begin = start(database, topic)
+        self.put(database)
+        consumer.wait(1, "the first event of " + what)
+        self.add(f"{what}: start to first event", consumer.seen[0][0] - begin, "s")
+        self.rate(database, consumer)  # for a machine that compiles while it runs
+        p50, p99 = self.rate(database, consumer)
+        stop()
+        consumer.end()
+        self.add(f"{what}: commit to consumer, p50", p50, "ms")
+        self.add(f"{what}: commit to consumer, p99", p99, "ms", goal=goal, at_least=False)
+        self.drop_slots(database)
+
+    def latency(self, what, *more):
+        started = []
+
+        def start(database, topic):
+            started.append(subprocess.Popen(self.relay(self.server.url(database), topic, "--name", f"live{self.topics}",
+                                                       *more), env=clean_environment()))
+            return time.time()
+
+        def stop():
+            started[0].terminate()
+            started[0].wait()
+        self.lively(what, start, stop, 20)
+
+    def latencies(self):
+        self.latency("PostgreSQL log")
+        self.latency("PostgreSQL cdc", "--mode", "cdc")
+        if self.has_exactly_once:
+            self.latency("cdc, exactly once", "--mode", "cdc", "--set", "exactly_once=true")
+        started = []
+
+        def start(database, topic):
+            started.append(Debezium.fetch(self.server, database, self.cluster, self.directory))
+            begin = time.time()
+            started[0].start(topic)
+            return begin
+        if Debezium.is_there():
+            self.lively("Debezium", start, lambda: started[0].stop(), None)
+
+    def run(self):
+        print(f"{'what':<46} {'ours':>11} {'':<11} {'peer':>11}")
+        self.alone()
+        self.sqlite()
+        self.log()
+        self.cdc()
+        self.latencies()
+
+
+def main():
+    kafkaserver.need()
+    with tempfile.TemporaryDirectory(prefix="outrider-bench-") as directory:
+        server = Server(wal_level="logical", max_replication_slots=40, max_wal_senders=20, max_wal_size="16GB",
+                        shared_buffers="128MB", autovacuum="off")
+        cluster = kafkaserver.Cluster(log_segment_delete_delay_ms=1000)
+        try:
+            server.initialise()
+            server.start()
+            cluster.start()
+            bench = Bench(server, cluster, directory)
+            bench.run()
+        finally:
+            cluster.close()
+            server.remove()
+    if os.environ.get("BENCH_JSON"):
+        with open(os.environ["BENCH_JSON"], "w", encoding="utf-8") as f:
+            json.dump({"bench": "kafka", "results": bench.results}, f)
+
+
+if __name__ == "__main__":
+    main()

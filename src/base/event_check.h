@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What every database asks of an event that an application hands in. */
+#ifndef BASE_EVENT_CHECK_H
+#define BASE_EVENT_CHECK_H
+
+#include "base/error.h"
+#include "outrider/event.h"
+
+/* Whether an outbox can take it: its fields are there, are UTF-8 where they are
+ * text, and the payload has at most max_payload bytes. */
+int outrider__event_check(const struct outrider_event *e, size_t max_payload,
+                          struct outrider_error *err);
+/* "event: FIELD WHAT", with the disposition dead: the same bytes never work. */
+int outrider__event_fail_field(struct outrider_error *err, const char *field, const char *what);
+
+#endif

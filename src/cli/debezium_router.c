@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The outbox event router (io.debezium.transforms.outbox.EventRouter): which
+ * columns are what, which topic, what stands in headers and beside the payload.
+ * Names of options that older versions had are taken too.
+ *
+ * The router's own word for our aggregate type is the column that it routes by,
+ * and for our aggregate id the column of its key: it knows no others.
+ */
+#include <stdio.h>
+
+#include "cli/debezium_props.h"
+#include "core/regex_route.h"
+
+#define DEFAULT_REGEX "(?<routedByValue>.*)"
+#define DEFAULT_REPLACEMENT "outbox.event.${routedByValue}"
+#define TEXT_CAP 16384
+
+static const struct {
+    const char *name, *older, *initial, *option;
+} columns[] = {
+    {"table.field.event.id", NULL, "id", "map.id"},
+    {"table.field.event.payload", "table.field.payload", "payload", "map.payload"},
+    {"table.field.event.key", "table.field.payload.id", "aggregateid", "map.aggregate_id"},
+    {"route.by.field", NULL, "aggregatetype", "map.aggregate_type"},
+    {"table.field.event.type", NULL, NULL, "map.event_type"},
+    {"table.field.event.timestamp", NULL, NULL, "map.occurred_at"},
+};
+
+/* What our tables may have and the router does not look at. */
+static const char *const unknown_roles[] = {"map.headers", "map.topic", "map.partition_key",
+                                            "map.partition", "map.expires_at"};
+
+static int set_columns(struct debezium *d, struct outrider_error *err)
+{
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        const char *value = outrider__debezium_get_router(d, columns[i].name, columns[i].older);
+        if (value == NULL)
+            value = columns[i].initial;
+        if (value != NULL && outrider__debezium_set(d, columns[i].option, value, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < sizeof unknown_roles / sizeof *unknown_roles; i++)
+        if (outrider__debezium_set(d, unknown_roles[i], "-", err) < 0)
+            return -1;
+    if (outrider__debezium_get_router(d, "table.field.event.schema.version",
+                                      "table.field.schema.version") != NULL)
+        outrider__debezium_warn(d,
+                                "table.field.event.schema.version: messages have no schema here, "
+                                "so its version stands nowhere");
+    return outrider__debezium_set(d, "headers.event_id", "id", err) < 0 ||
+                   outrider__debezium_set(d, "headers.event_type", "", err) < 0 ||
+                   outrider__debezium_set(d, "headers.aggregate_type", "", err) < 0
+               ? -1
+               : 0;
+}
+
+static int fail_option(const char *name, const struct outrider_error *why,
+                       struct outrider_error *err)
+{
+    return outrider__fail(err, why->code, why->disposition, "%s: %s", name, why->message);
+}
+
+/* Where the pattern takes all of the value, a template says it, and needs no search. */
+static bool takes_all(const char *regex)
+{
+    return strcmp(regex, DEFAULT_REGEX) == 0 || strcmp(regex, "(.*)") == 0 ||
+           strcmp(regex, ".*") == 0;
+}
+
+static int set_template(struct debezium *d, const char *replacement, struct outrider_error *err)
+{
+    static const char *const whole[] = {"${routedByValue}", "${0}", "${1}"};
+    struct strbuf topic;
+    outrider__strbuf_init(&topic, TEXT_CAP);
+    for (const char *p = replacement; *p != '\0';) {
+        size_t i = 0, n = sizeof whole / sizeof *whole;
+        while (i < n && strncmp(p, whole[i], strlen(whole[i])) != 0)
+            i++;
+        if (strncmp(p, "$$", 2) == 0) {
+            strbuf_append_str(&topic, "$$");
+            p += 2;
+        } else if (i < n) {
+            strbuf_append_str(&topic, "${aggregate_type}");
+            p += strlen(whole[i]);
+        } else {
+            strbuf_append_char(&topic, *p++);
+        }
+    }
+    int r = topic.failed ? outrider__fail_nomem(err)
+                         : outrider__debezium_set(d, "route.topic", strbuf_cstr(&topic), err);
+    outrider__strbuf_release(&topic);
+    return r;
+}
+
+/* Java's router leaves a topic as it is where its pattern does not match. */
+static int set_regex(struct debezium *d, const char *pattern, const char *replacement,
+                     struct outrider_error *err)
+{
+    if (outrider__debezium_set(d, "route.topic", "${aggregate_type}", err) < 0 ||
+        outrider__debezium_set(d, "route.regex_field", "aggregate_type", err) < 0 ||
+        outrider__debezium_set(d, "route.regex", pattern, err) < 0)
+        return -1;
+    return outrider__debezium_set(d, "route.replacement", replacement, err);
+}
+
+static int set_route(struct debezium *d, struct outrider_error *err)
+{
+    const char *regex = outrider__debezium_get_router(d, "route.topic.regex", NULL);
+    const char *java = outrider__debezium_get_router(d, "route.topic.replacement", NULL);
+    struct strbuf pattern, replacement;
+    struct outrider_error why = {0};
+    unsigned groups = 0;
+    int r = 0;
+    if (regex == NULL)
+        regex = DEFAULT_REGEX;
+    if (java == NULL)
+        java = DEFAULT_REPLACEMENT;
+    outrider__strbuf_init(&pattern, TEXT_CAP);
+    outrider__strbuf_init(&replacement, TEXT_CAP);
+    if (outrider__java_pattern(regex, &pattern, &why) < 0 ||
+        outrider__regex_groups(strbuf_bytes(&pattern), &groups, &why) < 0)
+        r = fail_option("route.topic.regex", &why, err);
+    else if (outrider__java_replacement(java, groups, &replacement, &why) < 0)
+        r = fail_option("route.topic.replacement", &why, err);
+    else if (takes_all(regex))
+        r = set_template(d, strbuf_cstr(&replacement), err);
+    else
+        r = set_regex(d, strbuf_cstr(&pattern), strbuf_cstr(&replacement), err);
+    outrider__strbuf_release(&pattern);
+    outrider__strbuf_release(&replacement);
+    return r;
+}
+
+/* "column:header", "column:envelope:alias", "column:partition". */
+static int place(struct debezium *d, char *item, bool *has_envelope, struct outrider_error *err)
+{
+    static const char option[] = "table.fields.additional.placement";
+    char *column = strsep(&item, ":"), *where = strsep(&item, ":"), *alias = strsep(&item, ":");
+    if (where == NULL || *column == '\0' || item != NULL || (alias != NULL && *alias == '\0'))
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s: '%.80s' is not column:header, column:envelope or "
+                              "column:partition, with :alias behind it or not",
+                              option, column);
+    const char *name = alias != NULL ? alias : column;
+    if (strcmp(where, "partition") == 0)
+        return outrider__debezium_set(d, "map.partition", column, err);
+    bool in_envelope = strcmp(where, "envelope") == 0;
+    if (!in_envelope && strcmp(where, "header") != 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s: '%.80s' is no place: header, envelope or partition", option,
+                              where);
+    for (size_t i = 0; i < d->config->map.header_columns.n; i++)
+        if (strcmp(d->config->map.header_columns.items[i].name, name) == 0)
+            return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                                  "%s: two columns have the name '%.80s': give one an alias",
+                                  option, name);
+    *has_envelope |= in_envelope;
+    if (outrider__debezium_add(d, "map.header_columns", name, column, err) < 0)
+        return -1;
+    return in_envelope ? outrider__debezium_add(d, "object.members", NULL, name, err) : 0;
+}
+
+static int set_placement(struct debezium *d, bool *ret_has_envelope, struct outrider_error *err)
+{
+    const char *list = outrider__debezium_get_router(d, "table.fields.additional.placement", NULL);
+    const char *strict = outrider__debezium_get_router(
+        d, "table.fields.additional.error.on.missing", "table.field.additional.missing");
+    bool must_exist = true;
+    char *item, *rest = outrider__debezium_copy(d, list != NULL ? list : "");
+    if (rest == NULL)
+        return outrider__fail_nomem(err);
+    while ((item = outrider__debezium_next(&rest)) != NULL)
+        if (place(d, item, ret_has_envelope, err) < 0)
+            return -1;
+    if (*ret_has_envelope && outrider__debezium_set(d, "form", "object", err) < 0)
+        return -1;
+    if (strict == NULL)
+        return 0;
+    if (outrider__debezium_bool("table.fields.additional.error.on.missing", strict, &must_exist,
+                                err) < 0)
+        return -1;
+    return must_exist ? 0 : outrider__debezium_set(d, "map.missing_columns", "ignore", err);
+}
+
+static bool is_class(const char *value, const char *name)
+{
+    size_t n = strlen(value), k = strlen(name);
+    return n >= k && strcmp(value + n - k, name) == 0 && (n == k || value[n - k - 1] == '.');
+}
+
+enum converter { CONVERTER_BYTES, CONVERTER_STRING, CONVERTER_JSON };
+
+static int read_converter(struct debezium *d, const char *name, enum converter *ret_converter,
+                          struct outrider_error *err)
+{
+    static const char *const plain[] = {"ByteArrayConverter",    "BinaryDataConverter",
+                                        "ByteBufferConverter",   "StringConverter",
+                                        "SimpleHeaderConverter", "JsonConverter"};
+    const char *value = outrider__debezium_get(d, name);
+    size_t i = 0, n = sizeof plain / sizeof *plain;
+    *ret_converter = CONVERTER_BYTES;
+    if (value == NULL)
+        return 0;
+    while (i < n && !is_class(value, plain[i]))
+        i++;
+    if (i == n)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s: %.100s would publish other bytes than the outbox holds, which "
+                              "is not done here; StringConverter, ByteArrayConverter, "
+                              "BinaryDataConverter and JsonConverter are taken",
+                              name, value);
+    *ret_converter = i == n - 1 ? CONVERTER_JSON : i >= 3 ? CONVERTER_STRING : CONVERTER_BYTES;
+    if (*ret_converter == CONVERTER_JSON)
+        outrider__debezium_warn(d,
+                                "%s: JsonConverter: %s published as it is, without quotes and "
+                                "without a schema around it",
+                                name,
+                                strcmp(name, "value.converter") == 0 ? "the payload is"
+                                : strcmp(name, "key.converter") == 0 ? "the key is"
+                                                                     : "headers are");
+    return 0;
+}
+
+static int set_converters(struct debezium *d, bool has_envelope, bool expands,
+                          struct outrider_error *err)
+{
+    enum converter value, other;
+    if (read_converter(d, "value.converter", &value, err) < 0 ||
+        read_converter(d, "key.converter", &other, err) < 0 ||
+        read_converter(d, "header.converter", &other, err) < 0)
+        return -1;
+    for (size_t i = 0; i < d->n; i++)
+        if (strncmp(d->props[i].name, "value.converter.", 16) == 0 ||
+            strncmp(d->props[i].name, "key.converter.", 14) == 0 ||
+            strncmp(d->props[i].name, "header.converter.", 17) == 0)
+            d->props[i].is_used = true;
+    if (!has_envelope)
+        return 0;
+    if (value == CONVERTER_STRING)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "value.converter: a StringConverter cannot write columns that are "
+                              "placed in the envelope: use a JsonConverter, or place them in "
+                              "headers");
+    return outrider__debezium_set(d, "object.payload", expands ? "json" : "string", err);
+}
+
+static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_error *err)
+{
+    const char *tombstone =
+        outrider__debezium_get_router(d, "route.tombstone.on.empty.payload", NULL);
+    const char *expand = outrider__debezium_get_router(d, "table.expand.json.payload", NULL);
+    const char *invalid = outrider__debezium_get_router(d, "table.op.invalid.behavior",
+                                                        "debezium.op.invalid.behavior");
+    bool is_wanted;
+    if (tombstone != NULL) {
+        if (outrider__debezium_bool("route.tombstone.on.empty.payload", tombstone, &is_wanted,
+                                    err) < 0 ||
+            outrider__debezium_set(d, "sink.empty_is_tombstone", is_wanted ? "true" : "false",
+                                   err) < 0)
+            return -1;
+    }
+    if (expand != NULL &&
+        outrider__debezium_bool("table.expand.json.payload", expand, ret_expands, err) < 0)
+        return -1;
+    (void)outrider__debezium_get_router(d, "table.json.payload.null.behavior", NULL);
+    if (invalid == NULL || strcmp(invalid, "warn") == 0 || strcmp(invalid, "error") == 0)
+        return 0;
+    if (strcmp(invalid, "fatal") != 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "table.op.invalid.behavior: '%.40s' is not warn, error or fatal",
+                              invalid);
+    outrider__debezium_warn(d, "table.op.invalid.behavior: only inserts are read here, so an "
+                               "update of the outbox stops nothing");
+    return 0;
+}
+
+int outrider__debezium_router(struct debezium *d, struct outrider_error *err)
+{
+    bool has_envelope = false, expands = false;
+    if (set_columns(d, err) < 0 || set_route(d, err) < 0 ||
+        set_placement(d, &has_envelope, err) < 0 || set_flags(d, &expands, err) < 0)
+        return -1;
+    return set_converters(d, has_envelope, expands, err);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Columns that become headers (map.header_columns), from a row of the stream. A
+ * value is written into the event's headers as the server's to_jsonb would: by
+ * polling and in the first sweep it is that function that does it.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "cdc_decode.h"
+#include "cdc_read.h"
+#include "wire.h"
+
+#define NAMES_CAP (1u << 20)
+
+static void append_uuid(struct strbuf *out, struct bytes v)
+{
+    for (size_t i = 0; i < v.len; i++)
+        outrider__strbuf_appendf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                                 (unsigned char)v.data[i]);
+}
+
+/* False for what is no time on the wall: "infinity", or beyond all calendars. */
+static bool read_time(const struct cdc_cell *c, uint32_t type, int64_t *ret_us)
+{
+    if (c->form != 'b')
+        return outrider__clock_parse(c->value, ret_us) == 0;
+    int64_t unit = type == PG_DATE ? 86400000000LL : 1, us;
+    return !__builtin_mul_overflow(outrider__cdc_cell_int(c, INT64_MAX), unit, &us) &&
+           !__builtin_add_overflow(us, CDC_EPOCH_US, ret_us);
+}
+
+static void append_time(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
+{
+    char text[CLOCK_TEXT_SIZE];
+    int64_t us;
+    if (!read_time(c, type, &us)) {
+        outrider__strbuf_append_json(out, c->form == 't' ? c->value : BYTES_LIT("infinity"));
+        return;
+    }
+    outrider__clock_format(us, text);
+    if (type == PG_DATE)
+        text[10] = '\0';
+    outrider__strbuf_append_json(out, bytes_str(text));
+}
+
+static bool is_number(const struct cdc_cell *c, uint32_t type)
+{
+    switch (type) {
+    case PG_INT2:
+    case PG_INT4:
+    case PG_INT8:
+    case PG_OID:
+    case PG_FLOAT4:
+    case PG_FLOAT8:
+    case PG_NUMERIC:
+        /* NaN and Infinity are none in JSON. */
+        return outrider__json_is_valid(c->value);
+    default:
+        return false;
+    }
+}
+
+/* Binary values are of types that outrider__cdc_reads_binary() knows. */
+static void append_binary(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
+{
+    struct bytes v = c->value;
+    switch (type) {
+    case PG_INT2:
+    case PG_INT4:
+    case PG_INT8:
+        outrider__strbuf_appendf(out, "%lld", (long long)outrider__cdc_cell_int(c, 0));
+        return;
+    case PG_OID:
+        outrider__strbuf_appendf(out, "%u", (unsigned)outrider__cdc_cell_int(c, 0));
+        return;
+    case PG_UUID:
+        strbuf_append_char(out, '"');
+        append_uuid(out, v);
+        strbuf_append_char(out, '"');
+        return;
+    case PG_JSONB: /* a version byte stands before the text */
+        v = v.len > 0 ? bytes_of(v.data + 1, v.len - 1) : v;
+        outrider__strbuf_append(out, outrider__json_is_valid(v) ? v : BYTES_LIT("null"));
+        return;
+    case PG_JSON:
+        outrider__strbuf_append(out, outrider__json_is_valid(v) ? v : BYTES_LIT("null"));
+        return;
+    default:
+        outrider__strbuf_append_json(out, v);
+    }
+}
+
+static void append_value(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
+{
+    if (type == PG_TIMESTAMP || type == PG_TIMESTAMPTZ || type == PG_DATE)
+        append_time(out, c, type);
+    else if (c->form == 'b')
+        append_binary(out, c, type);
+    else if (type == PG_BOOL)
+        strbuf_append_str(out, bytes_eq_str(c->value, "t") ? "true" : "false");
+    else if (is_number(c, type) ||
+             ((type == PG_JSON || type == PG_JSONB) && outrider__json_is_valid(c->value)))
+        outrider__strbuf_append(out, c->value);
+    else
+        outrider__strbuf_append_json(out, c->value);
+}
+
+static bool has_member(struct bytes object, const char *name, struct arena *arena)
+{
+    struct json_members m;
+    struct bytes key, raw, text;
+    if (object.len == 0 || outrider__json_members_begin(&m, object) < 0)
+        return false;
+    while (outrider__json_members_next(&m, &key, &raw) > 0)
+        if (outrider__json_unescape(key, arena, &text) == 0 && bytes_eq_str(text, name))
+            return true;
+    return false;
+}
+
+/* The event's own members, without the brackets. */
+static struct bytes inside_of(struct bytes object)
+{
+    struct json_members m;
+    struct bytes key, raw;
+    if (object.len == 0 || outrider__json_members_begin(&m, object) < 0 ||
+        outrider__json_members_next(&m, &key, &raw) <= 0)
+        return BYTES_NULL;
+    const char *open = memchr(object.data, '{', object.len);
+    const char *close = memrchr(object.data, '}', object.len);
+    return bytes_of(open + 1, (size_t)(close - open) - 1);
+}
+
+int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct arena *arena,
+                          struct bytes *ret_headers, struct outrider_error *err)
+{
+    const struct cdc_relation *rel = m->relation;
+    const struct cdc_outbox *o = rel->outbox;
+    struct cdc_reader r = cdc_reader_of(m->body);
+    struct bytes inside = inside_of(own);
+    struct strbuf out;
+    /* A byte takes six at most in a JSON string. */
+    outrider__strbuf_init(&out, NAMES_CAP + own.len + 6 * m->body.len);
+    strbuf_append_char(&out, '{');
+    outrider__strbuf_append(&out, inside);
+    uint16_t n = cdc_read_u16(&r);
+    for (uint16_t i = 0; i < n; i++) {
+        struct cdc_cell cell;
+        if (outrider__cdc_read_cell(&r, &cell) < 0)
+            break; /* decode() saw the same bytes: cannot be */
+        for (size_t h = 0; h < o->n_headers; h++) {
+            if (rel->header_column[h] != i + 1 || (cell.form != 't' && cell.form != 'b') ||
+                has_member(own, o->headers[h].name, arena))
+                continue;
+            if (out.len > 1)
+                strbuf_append_char(&out, ',');
+            outrider__strbuf_append_json(&out, bytes_str(o->headers[h].name));
+            strbuf_append_char(&out, ':');
+            append_value(&out, &cell, rel->header_type[h]);
+        }
+    }
+    strbuf_append_char(&out, '}');
+    int rc = out.failed || outrider__arena_dup(arena, strbuf_bytes(&out), ret_headers) < 0
+                 ? outrider__fail_nomem(err)
+                 : 0;
+    outrider__strbuf_release(&out);
+    return rc;
+}
