@@ -5,7 +5,7 @@
  * A consumer remembers the ids of the events it has handled in a table of the
  * database that their effects go to (outrider_inbox; `outrider init --inbox`
  * makes it), in the same transaction as the effect. The calls are in
- * outrider/postgres.h and outrider/sqlite.h, one pair of ways for each:
+ * outrider/postgres.h and outrider/sqlite.h, two ways for each:
  *
  *   first-insert     outrider_inbox_X() at the start of the transaction marks
  *                    the event and says NEW or SEEN. A concurrent duplicate

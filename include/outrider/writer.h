@@ -23,9 +23,8 @@ extern "C" {
 
 struct outrider_writer;
 
-/* Flags of every call that inserts events; 0 is right nearly always. */
-
-/* Allow a call outside a transaction: the events are then committed by themselves. */
+/* Flag of every call that inserts events (0 is right nearly always): allow it
+ * outside a transaction. The events are then committed by themselves. */
 #define OUTRIDER_ENQUEUE_AUTOCOMMIT 1u
 
 /*
@@ -42,8 +41,8 @@ outrider_writer_put(struct outrider_writer *w, const struct outrider_event *even
  * Insert n events in one round trip, in their order, all of them or none; n = 0
  * does nothing. The elements' size fields must be equal: they say how far apart
  * the elements lie. ret_ids, if not NULL, receives n ids in the events' order.
- * An error that is about one of the events names its place in the array,
- * counted from 0.
+ * An error that is known to be about one of the events names its place in the
+ * array, counted from 0.
  */
 OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_writer_put_many(struct outrider_writer *w,
                                                               const struct outrider_event *events,
