@@ -29,23 +29,25 @@ struct pg_known *outrider__pg_known_kept(const PGconn *conn)
     return PQinstanceData(conn, on_event);
 }
 
-static int keep(PGconn *conn, struct pg_known **ret_known, struct outrider_error *err)
+/* NULL only when there is no memory. */
+static struct pg_known *keep(PGconn *conn)
 {
     (void)PQregisterEventProc(conn, on_event, "outrider", NULL); /* 0: it is already */
     struct pg_known *known = calloc(1, sizeof *known);
     if (known == NULL || !PQsetInstanceData(conn, on_event, known)) {
         free(known);
-        return outrider__fail_nomem(err);
+        return NULL;
     }
-    *ret_known = known;
-    return 0;
+    return known;
 }
 
 int outrider__pg_known(PGconn *conn, struct pg_known **ret_known, struct outrider_error *err)
 {
     struct pg_known *known = outrider__pg_known_kept(conn);
-    if (known == NULL && keep(conn, &known, err) < 0)
-        return -1;
+    if (known == NULL)
+        known = keep(conn);
+    if (known == NULL)
+        return outrider__fail_nomem(err);
     if (known->payload == 0) {
         PGresult *res = PQexec(conn, sql_type);
         if (PQresultStatus(res) != PGRES_TUPLES_OK) {
