@@ -32,14 +32,14 @@ _outrider()
         return
     fi
     case $command in
-    init) flags="--db --from --name --config --set --layout --payload --partition --dry-run --help" ;;
+    init) flags="--db --from --name --config --set --layout --payload --partition --inbox --dry-run --help" ;;
     put) flags="--db --from --name --config --set --table --aggregate-type --aggregate-id --type --payload --topic --key --partition-key --partition --header --id --occurred-at --expires-at --jsonl --batch --json --help" ;;
     relay) flags="--from --db --to --name --config --debezium --set --table --mode --once --log-level --log-format --help" ;;
     status) flags="--db --from --name --config --debezium --set --table --json --help" ;;
     dead) flags="--db --from --name --config --debezium --set --table --id --type --since --parked --all --json --help" ;;
     tail) flags="--follow --lines --help" ;;
     replay) flags="--db --from --to --name --config --set --table --log-level --log-format --since --from-seq --help" ;;
-    cleanup) flags="--db --from --name --config --debezium --set --table --retention --json --help" ;;
+    cleanup) flags="--db --from --name --config --debezium --set --table --inbox --retention --json --help" ;;
     resync) flags="--db --from --name --config --debezium --set --table --json --help" ;;
     slot) flags="--db --from --name --config --debezium --set --help" ;;
     doctor) flags="--from --db --to --name --config --debezium --set --table --json --help" ;;
