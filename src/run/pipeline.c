@@ -64,6 +64,16 @@ int outrider__pipeline_identify(struct pipeline_config *c, struct outrider_error
     return 0;
 }
 
+int outrider__pipeline_sink(const struct pipeline_config *c, struct relay_setup *setup,
+                            struct outrider_error *err)
+{
+    char scheme[32];
+    if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
+        outrider__sink_find(scheme, &setup->sink_ops, err) < 0)
+        return -1;
+    return setup->sink_ops->check != NULL ? setup->sink_ops->check(c, err) : 0;
+}
+
 int outrider__pipeline_adapters(const struct pipeline_config *c, struct relay_setup *setup,
                                 struct outrider_error *err)
 {
@@ -71,8 +81,5 @@ int outrider__pipeline_adapters(const struct pipeline_config *c, struct relay_se
     if (outrider__url_scheme(bytes_str(c->source.url), scheme, sizeof(scheme), err) < 0 ||
         outrider__source_find(scheme, &setup->source_ops, err) < 0)
         return -1;
-    if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__sink_find(scheme, &setup->sink_ops, err) < 0)
-        return -1;
-    return setup->sink_ops->check != NULL ? setup->sink_ops->check(c, err) : 0;
+    return outrider__pipeline_sink(c, setup, err);
 }

@@ -7,7 +7,10 @@
 
 /* Sets sink_identity, under which the cursor remembers the sink; without a sink, nothing. */
 int outrider__pipeline_identify(struct pipeline_config *c, struct outrider_error *err);
-/* Finds source and sink by their URLs, and asks the sink whether it can work so. */
+/* Finds the sink by its URL, and asks it whether it can work so. */
+int outrider__pipeline_sink(const struct pipeline_config *c, struct relay_setup *setup,
+                            struct outrider_error *err);
+/* The same, and the source by its URL. */
 int outrider__pipeline_adapters(const struct pipeline_config *c, struct relay_setup *setup,
                                 struct outrider_error *err);
 
