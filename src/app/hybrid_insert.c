@@ -94,25 +94,32 @@ static PGresult *run(struct hybrid_session *s, PGconn *conn, const char *sql)
     return PQexecParams(conn, sql, s->args.n, s->args.types, values, lengths, formats, 1);
 }
 
+static int take_in(struct hybrid_session *s, const PGconn *conn, const PGresult *r,
+                   struct outrider_error *err)
+{
+    s->is_known = PQntuples(r) == 1;
+    if (!s->is_known || !outrider__pg_get_bool(r, 0, 0))
+        return 0;
+    if (!outrider__pg_get_bool(r, 0, 1))
+        return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
+                              "hybrid publishing reads outbox, outrider_cursor and "
+                              "outrider_parked before a commit, and user %s may not: GRANT "
+                              "SELECT ON these to it",
+                              PQuser(conn));
+    for (size_t i = 0; i < sizeof inserts / sizeof *inserts; i++)
+        if (strcmp(outrider__pg_get_str(r, 0, 2), inserts[i].type) == 0)
+            s->sql_insert = inserts[i].sql;
+    return 0;
+}
+
+/* What the table can do; where there is none yet the next commit asks again. */
 static int learn(struct hybrid_session *s, PGconn *conn, struct outrider_error *err)
 {
     outrider__pg_args_clear(&s->args);
     PGresult *r = run(s, conn, sql_suits);
-    int rc = 0;
-    if (PQresultStatus(r) != PGRES_TUPLES_OK) {
-        rc = outrider__pg_fail(err, conn, r, "cannot look at the outbox");
-    } else if (PQntuples(r) == 1 && outrider__pg_get_bool(r, 0, 0)) {
-        if (!outrider__pg_get_bool(r, 0, 1))
-            rc = outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
-                                "hybrid publishing reads outbox, outrider_cursor and "
-                                "outrider_parked before a commit, and user %s may not: GRANT "
-                                "SELECT ON these to it",
-                                PQuser(conn));
-        for (size_t i = 0; rc == 0 && i < sizeof inserts / sizeof *inserts; i++)
-            if (strcmp(outrider__pg_get_str(r, 0, 2), inserts[i].type) == 0)
-                s->sql_insert = inserts[i].sql;
-    }
-    s->is_known = rc == 0;
+    int rc = PQresultStatus(r) == PGRES_TUPLES_OK
+                 ? take_in(s, conn, r, err)
+                 : outrider__pg_fail(err, conn, r, "cannot look at the outbox");
     PQclear(r);
     return rc;
 }
@@ -346,19 +353,23 @@ static void on_release(void *ctx)
 int outrider__hybrid_attach(struct outrider_hybrid *h, struct outrider_session *session,
                             struct outrider_error *err)
 {
+    PGconn *conn = outrider__session_lend(session, &outrider__pg_session_ops, err);
+    if (conn == NULL)
+        return -1;
     struct hybrid_session *s = calloc(1, sizeof *s);
     if (s == NULL)
         return outrider__fail_nomem(err);
     s->hybrid = h;
+    atomic_fetch_add(&h->n_refs, 1);
     outrider__pg_args_init(&s->args);
     outrider__hybrid_list_init(&s->claimed);
-    struct session_inserter inserter = {
-        .ctx = s, .insert = on_insert, .ended = on_ended, .release = on_release};
-    if (outrider__session_insert_by(session, &outrider__pg_session_ops, &inserter, err) < 0) {
-        outrider__pg_args_release(&s->args);
-        free(s);
+    /* What is missing is better told now than at the first commit. */
+    if (learn(s, conn, err) < 0) {
+        on_release(s);
         return -1;
     }
-    atomic_fetch_add(&h->n_refs, 1);
+    struct session_inserter inserter = {
+        .ctx = s, .insert = on_insert, .ended = on_ended, .release = on_release};
+    outrider__session_insert_by(session, &inserter);
     return 0;
 }

@@ -68,19 +68,26 @@ static int check_open(const struct outrider_session *s, struct outrider_error *e
     return 0;
 }
 
-int outrider__session_insert_by(struct outrider_session *s, const struct session_ops *ops,
-                                const struct session_inserter *inserter, struct outrider_error *err)
+void *outrider__session_lend(struct outrider_session *s, const struct session_ops *ops,
+                             struct outrider_error *err)
 {
     if (check_idle(s, err) < 0)
-        return -1;
+        return NULL;
     if (s->ops != ops)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "the session is on another kind of database");
-    if (s->inserter.insert != NULL)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "the session publishes by itself already");
+        (void)outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                             "the session is on another kind of database");
+    else if (s->inserter.insert != NULL)
+        (void)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                             "the session publishes by itself already");
+    else
+        return s->conn;
+    return NULL;
+}
+
+void outrider__session_insert_by(struct outrider_session *s,
+                                 const struct session_inserter *inserter)
+{
     s->inserter = *inserter;
-    return 0;
 }
 
 int outrider_session_add(struct outrider_session *session,

@@ -31,9 +31,11 @@ struct session_inserter {
 
 int outrider__session_new(void *conn, const struct session_ops *ops, size_t max_payload,
                           struct outrider_session **ret_session, struct outrider_error *err);
-/* Only between two transactions, and once. */
-int outrider__session_insert_by(struct outrider_session *s, const struct session_ops *ops,
-                                const struct session_inserter *inserter,
-                                struct outrider_error *err);
+/* The connection of a session that an inserter may be given to: on a database of
+ * these ops, between two transactions, without one so far. NULL: it may not. */
+void *outrider__session_lend(struct outrider_session *s, const struct session_ops *ops,
+                             struct outrider_error *err);
+void outrider__session_insert_by(struct outrider_session *s,
+                                 const struct session_inserter *inserter);
 
 #endif

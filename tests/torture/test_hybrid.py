@@ -198,6 +198,21 @@ class Alone(HybridTest):
                 self.drain()
                 self.assertEqual(self.check_order(), 0)
 
+    def test_a_role_needs_the_right_to_look_and_to_mark(self):
+        self.server.query("DROP ROLE IF EXISTS hybrid_app")
+        self.query("CREATE ROLE hybrid_app LOGIN IN ROLE outrider_writer")
+        self.query("GRANT ALL ON customers TO hybrid_app")
+        self.query("GRANT CREATE ON SCHEMA public TO hybrid_app")
+        self.url = self.server.url(self.database, "hybrid_app")
+        shop = self.shop(20)
+        _, err = shop.communicate(timeout=60)
+        self.assertEqual(shop.returncode, 1)
+        self.assertIn("GRANT SELECT", err)
+        self.query("GRANT outrider_relay TO hybrid_app")
+        self.assertGreater(self.finish(self.shop(50, customers=100000))["claimed"], 0)
+        self.drain()
+        self.assertEqual(self.check_order(), 0)
+
     def test_a_mode_that_it_cannot_keep_is_refused(self):
         for option in ("source.mode=cdc", "source.durable=standby"):
             shop = self.shop(1, option)
