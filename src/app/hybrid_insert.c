@@ -26,7 +26,7 @@ static const char sql_suits[] =
     "SELECT (SELECT count(*) FROM pg_attribute WHERE attrelid = o.t AND NOT attisdropped AND "
     "attname IN ('id', 'seq', 'status', 'locked_by', 'locked_at', 'locked_until', 'claim', "
     "'attempts', 'next_attempt_at', 'published_at', 'last_error', 'last_error_code', "
-    "'updated_at')) = 13 AND to_regclass('outrider_cursor') IS NOT NULL AND "
+    "'updated_at', 'created_at')) = 14 AND to_regclass('outrider_cursor') IS NOT NULL AND "
     "to_regclass('outrider_parked') IS NOT NULL, has_table_privilege(o.t, 'SELECT') AND "
     "has_table_privilege(to_regclass('outrider_cursor'), 'SELECT') AND "
     "has_table_privilege(to_regclass('outrider_parked'), 'SELECT'), (SELECT "
@@ -67,7 +67,7 @@ static const char sql_look[] =
     "unnest($1::text[]::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::text[], "     \
     "$7::text[], $8::text[], $9::int4[], $10::timestamptz[], $11::timestamptz[], $12::text[]) "    \
     "WITH ORDINALITY AS u(id, aggregate_type, aggregate_id, event_type, payload, headers, topic, " \
-    "key, partition, occurred, expires, owner, n) ORDER BY u.n"
+    "key, partition, occurred, expires, owner, n) ORDER BY u.n RETURNING created_at"
 
 static const struct {
     const char *type, *sql;
@@ -251,8 +251,11 @@ static int insert(struct hybrid_session *s, PGconn *conn, const struct outrider_
                               "the events of one transaction are too large to be inserted at once");
     PGresult *r = run(s, conn, s->sql_insert);
     int rc = 0;
-    if (PQresultStatus(r) != PGRES_COMMAND_OK)
+    if (PQresultStatus(r) != PGRES_TUPLES_OK)
         rc = outrider__pg_fail(err, conn, r, "cannot insert the events");
+    /* One transaction, one time. A message says the same whoever sends it. */
+    for (struct hybrid_event *e = s->claimed.first; rc == 0 && e != NULL; e = e->next)
+        e->created_us = outrider__pg_get_time(r, 0, 0, outrider__clock_now().wall_us);
     PQclear(r);
     return rc;
 }
@@ -330,10 +333,7 @@ static int on_insert(void *ctx, void *conn, const struct outrider_event *events,
 static void on_ended(void *ctx, enum outrider_completion how)
 {
     struct hybrid_session *s = ctx;
-    int64_t now_us = outrider__clock_now().wall_us;
     if (how == OUTRIDER_COMMITTED) {
-        for (struct hybrid_event *e = s->claimed.first; e != NULL; e = e->next)
-            e->committed_us = now_us;
         outrider__hybrid_push(&s->hybrid->queue, &s->claimed);
     } else {
         outrider__hybrid_list_clear(&s->claimed);

@@ -28,7 +28,7 @@ struct hybrid_event {
     struct hybrid_event *next;
     struct outrider_event event;
     int64_t claim_ends_us; /* monotonic: not to be sent from then on */
-    int64_t committed_us;  /* wall clock, about */
+    int64_t created_us;    /* wall clock: created_at */
 };
 
 struct hybrid_list {

@@ -92,6 +92,14 @@ static int on_set_up(void *ctx, PGresult **results, int n, struct outrider_error
     return 0;
 }
 
+/* The id as the server writes it, and the relay with it. */
+static void lower_case(struct bytes id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if (id.data[i] >= 'A' && id.data[i] <= 'F')
+            ((char *)id.data)[i] = (char)(id.data[i] - 'A' + 'a'); /* the arena's, so ours */
+}
+
 /* Fills an event from what the application committed. */
 static int fill(struct batch *b, const struct hybrid_event *he)
 {
@@ -110,10 +118,11 @@ static int fill(struct batch *b, const struct hybrid_event *he)
         outrider__arena_dup(a, bytes_str(key != NULL && *key != '\0' ? key : NULL),
                             &e->partition_key) < 0)
         return -1;
+    lower_case(e->id);
     e->payload_len = from->payload_len;
     e->partition = from->partition >= 0 ? from->partition : -1;
-    e->created_at_us = he->committed_us;
-    e->occurred_at_us = from->occurred_at_us != 0 ? from->occurred_at_us : he->committed_us;
+    e->created_at_us = he->created_us;
+    e->occurred_at_us = from->occurred_at_us != 0 ? from->occurred_at_us : he->created_us;
     e->expires_at_us = from->expires_at_us;
     e->claim_ends_us = he->claim_ends_us;
     b->n++;
