@@ -8,7 +8,7 @@
 
 #include "base/url.h"
 #include "run/driver.h"
-#include "run/modules.h"
+#include "run/pipeline.h"
 
 static void on_note(void *ctx, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
@@ -41,19 +41,6 @@ static int redacted(const char *url, struct arena *arena, const char **ret_text,
     return 0;
 }
 
-static int find_adapters(const struct pipeline_config *c, struct relay_setup *setup,
-                         struct outrider_error *err)
-{
-    char scheme[32];
-    if (outrider__url_scheme(bytes_str(c->source.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__source_find(scheme, &setup->source_ops, err) < 0)
-        return -1;
-    if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__sink_find(scheme, &setup->sink_ops, err) < 0)
-        return -1;
-    return setup->sink_ops->check != NULL ? setup->sink_ops->check(c, err) : 0;
-}
-
 int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct log *log,
                           int done_fd, struct outrider_error *err)
 {
@@ -73,7 +60,7 @@ int outrider__runner_init(struct runner *r, const struct pipeline_config *c, str
         .wants_delivered = r->log_observer.wants_delivered,
         .settled = on_settled,
     };
-    if (find_adapters(c, &setup, err) < 0)
+    if (outrider__pipeline_adapters(c, &setup, err) < 0)
         return -1;
     r->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (r->control_fd < 0)

@@ -11,6 +11,7 @@
 #include "cli/debezium.h"
 #include "core/options.h"
 #include "run/modules.h"
+#include "run/pipeline.h"
 
 static void names_of(const struct config_file *f, char *ret_text, size_t size)
 {
@@ -121,63 +122,6 @@ static int apply_flags(const struct args *a, struct cli_setup *s, struct outride
                           s->path, names);
 }
 
-/* The directory as the system knows it; one that is yet to be made is known by
- * its parent. NULL where not even that exists: the sink will say so. */
-static char *real_directory(const char *path)
-{
-    char *found = realpath(path, NULL), *copy = NULL, *parent = NULL, *joined = NULL;
-    if (found != NULL)
-        return found;
-    copy = strdup(path);
-    if (copy == NULL)
-        return NULL;
-    size_t n = strlen(copy);
-    while (n > 1 && copy[n - 1] == '/')
-        copy[--n] = '\0';
-    char *slash = strrchr(copy, '/');
-    const char *name = slash != NULL ? slash + 1 : copy;
-    if (slash != NULL)
-        *slash = '\0';
-    parent = realpath(slash == NULL ? "." : slash == copy ? "/" : copy, NULL);
-    if (parent != NULL &&
-        asprintf(&joined, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < 0)
-        joined = NULL;
-    free(parent);
-    free(copy);
-    return joined;
-}
-
-/* A file sink is the same one from wherever the relay is started: its
- * directory counts, not how the path was written. */
-static int file_identity(struct pipeline_config *c, struct outrider_error *err)
-{
-    struct url url;
-    if (outrider__url_parse(bytes_str(c->sink.url), c->arena, &url, err) < 0)
-        return -1;
-    char *directory = real_directory(url.path.data);
-    const char *path = directory != NULL ? directory : url.path.data;
-    size_t size = strlen(path) + sizeof "file:";
-    char *identity = outrider__arena_alloc(c->arena, size);
-    if (identity != NULL)
-        (void)snprintf(identity, size, "file:%s", path);
-    c->sink_identity = identity;
-    free(directory);
-    return identity != NULL ? 0 : outrider__fail_nomem(err);
-}
-
-static int set_identity(struct pipeline_config *c, struct outrider_error *err)
-{
-    struct bytes identity;
-    if (c->sink.url == NULL)
-        return 0;
-    if (strncmp(c->sink.url, "file:", 5) == 0)
-        return file_identity(c, err);
-    if (outrider__url_identity(bytes_str(c->sink.url), c->arena, &identity) < 0)
-        return outrider__fail_nomem(err);
-    c->sink_identity = identity.data;
-    return 0;
-}
-
 static int load_file(const struct args *a, struct cli_setup *s, struct outrider_error *err)
 {
     const char *name = outrider__args_text(a, F_NAME);
@@ -223,7 +167,7 @@ int outrider__setup_load(const struct args *a, struct cli_setup *ret_setup,
     if (r == 0)
         r = check_connector(s, err);
     for (size_t i = 0; r == 0 && i < s->file.n; i++)
-        r = set_identity(&s->file.pipelines[i], err);
+        r = outrider__pipeline_identify(&s->file.pipelines[i], err);
     if (r < 0)
         outrider__setup_release(s);
     return r;

@@ -168,6 +168,12 @@ struct pipeline_config {
         bool adopted; /* also in tables that are not ours */
     } cleanup;
 
+    /* Of outrider/hybrid.h: an application that publishes by itself. */
+    struct {
+        int64_t lease_us; /* how long what it claimed is its own */
+        int64_t queue;    /* events claimed and not yet settled */
+    } hybrid;
+
     bool ordered;
     bool exactly_once;
     int64_t shutdown_timeout_us;
@@ -177,6 +183,7 @@ struct pipeline_config {
     bool replay;               /* read from a point, settle nothing: replay_* */
     int64_t replay_from_seq;   /* 0: not given */
     int64_t replay_since_us;   /* 0: not given */
+    void *source_data;         /* for a source that no URL names: what it reads from */
     const char *sink_identity; /* sink URL without credentials, stored with the cursor */
 };
 

@@ -81,6 +81,7 @@ struct event {
     int64_t occurred_at_us;
     int64_t created_at_us;
     int64_t expires_at_us; /* 0: never */
+    int64_t claim_ends_us; /* monotonic: offered to no sink from then on, but EXPIRED; 0: no end */
     size_t payload_len;    /* also where the payload was too large to be read */
     bool is_parked;        /* comes from the parked rows, not from the outbox */
     bool is_blocked;       /* the database holds parked rows of its lane: must queue behind */

@@ -13,7 +13,7 @@
 #include "core/store.h"
 
 /* Raised whenever a struct of a seam changes: a module of another build is refused. */
-#define OUTRIDER_MODULE_ABI 4u
+#define OUTRIDER_MODULE_ABI 5u
 
 struct module {
     unsigned abi;

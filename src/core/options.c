@@ -183,6 +183,11 @@ static const struct option table[] = {
     {"cleanup.adopted", OPTION_BOOL, AT(cleanup.adopted), .initial = "false",
      .reloadable = true, .text = "Whether published rows are also removed from tables that Outrider did not make."},
 
+    {"hybrid.lease", OPTION_DURATION, AT(hybrid.lease_us), .initial = "5s", .min = 0.1, .max = HOUR,
+     .text = "For applications that publish by themselves (outrider/hybrid.h): how long an event that one has claimed is left to it."},
+    {"hybrid.queue", OPTION_INT, AT(hybrid.queue), .initial = "1000", .min = 1, .max = 1000000,
+     .text = "For applications that publish by themselves: how many events one may have claimed at a time; what is above is left to the relay."},
+
     {"ordered", OPTION_BOOL, AT(ordered), .initial = "true",
      .text = "Whether events with the same key are delivered in order."},
     {"exactly_once", OPTION_BOOL, AT(exactly_once), .initial = "false",
@@ -230,7 +235,7 @@ static const char *short_name(const struct option *o)
 /* What stands before the dot of some option; a test compares the two. */
 static const char *const section_names[] = {"source",      "map",         "sink",    "route",
                                             "cloudevents", "object",      "headers", "select",
-                                            "retry",       "dead_letter", "cleanup"};
+                                            "retry",       "dead_letter", "cleanup", "hybrid"};
 #define N_SECTIONS (sizeof section_names / sizeof *section_names)
 
 bool outrider__option_is_section(struct bytes name)

@@ -214,7 +214,8 @@ static void fail_attempt(struct relay *r, struct event *e, const struct outrider
 
 bool outrider__relay_is_expired(const struct relay *r, const struct event *e)
 {
-    return e->expires_at_us != 0 && e->expires_at_us <= r->now.wall_us;
+    return (e->expires_at_us != 0 && e->expires_at_us <= r->now.wall_us) ||
+           (e->claim_ends_us != 0 && e->claim_ends_us <= r->now.mono_us);
 }
 
 int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err)
@@ -547,7 +548,7 @@ static void check_timeouts(struct relay *r)
     r->timeout_check_us = CLOCK_NEVER;
     if (timeout <= 0 || r->sink == NULL)
         return;
-    bool late = false;
+    bool late = false, is_claim_late = false;
     for (int i = 0; i < RELAY_BATCHES; i++) {
         struct batch *b = &r->batches[i];
         for (size_t k = 0; b->n_in_flight > 0 && k < b->n; k++) {
@@ -561,13 +562,20 @@ static void check_timeouts(struct relay *r)
                 continue;
             }
             late = true;
+            is_claim_late |= e->claim_ends_us != 0;
             e->is_cancelled = true;
             if (r->sink->ops->cancel != NULL)
                 r->sink->ops->cancel(r->sink, &e->delivery);
         }
     }
-    if (late && r->sink->ops->cancel == NULL && !r->is_down && !r->is_stalled) {
-        struct outrider_error err;
+    if (!late || r->sink->ops->cancel != NULL)
+        return;
+    struct outrider_error err;
+    if (is_claim_late) { /* it would go on trying when the event is somebody else's */
+        outrider__fail(&err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
+                       "no answer within send_timeout; opening the sink anew");
+        outrider__relay_sink_drop(r, &err);
+    } else if (!r->is_down && !r->is_stalled) {
         outrider__fail(&err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
                        "no answer within send_timeout; still waiting");
         sink_stalls(r, &err);

@@ -36,6 +36,8 @@ int outrider__driver_run(struct driver *d, struct outrider_error *err)
         struct instant now = outrider__clock_now();
         int64_t wake_us = CLOCK_NEVER;
         enum relay_state state = outrider__relay_step(d->relay, now, &wake_us, err);
+        if (d->stepped)
+            d->stepped(d->ctx, d->relay);
         if (state != RELAY_RUNNING)
             return state == RELAY_DONE ? 0 : -1;
         fds[0] = (struct pollfd){.fd = d->control_fd, .events = POLLIN};

@@ -13,6 +13,8 @@ struct driver {
     int control_fd; /* an eventfd: readable when stop or reload was asked for */
     /* Called on the relay's thread when control_fd was readable. May be NULL. */
     void (*control)(void *ctx, struct relay *relay, struct instant now);
+    /* Called on the relay's thread after each step: figures are consistent then. May be NULL. */
+    void (*stepped)(void *ctx, const struct relay *relay);
     void *ctx;
 };
 

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+#include "app/engine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run/driver.h"
+
+static void wake(const struct engine *e)
+{
+    const uint64_t one = 1;
+    while (write(e->control_fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
+static bool has_ended(enum outrider_relay_state s)
+{
+    return s == OUTRIDER_RELAY_STOPPED || s == OUTRIDER_RELAY_FAILED;
+}
+
+static void set_state(struct engine *e, enum outrider_relay_state state)
+{
+    pthread_mutex_lock(&e->mutex);
+    if (e->state != OUTRIDER_RELAY_STOPPING || has_ended(state))
+        e->state = state;
+    pthread_mutex_unlock(&e->mutex);
+}
+
+static void on_note(void *ctx, enum relay_note note, uint64_t count,
+                    const struct outrider_error *why)
+{
+    struct engine *e = ctx;
+    if (note == NOTE_SOURCE_CONNECTED)
+        set_state(e, OUTRIDER_RELAY_ACTIVE);
+    else if (note == NOTE_SOURCE_LOST || note == NOTE_STANDBY)
+        set_state(e, OUTRIDER_RELAY_STARTING);
+    else if (note == NOTE_STOPPING)
+        set_state(e, OUTRIDER_RELAY_STOPPING);
+    if (e->outer.note != NULL)
+        e->outer.note(e->outer.ctx, note, count, why);
+}
+
+static void on_event(void *ctx, const struct event *event)
+{
+    struct engine *e = ctx;
+    if (e->outer.event != NULL)
+        e->outer.event(e->outer.ctx, event);
+}
+
+static void on_settled(void *ctx, const struct batch *b)
+{
+    struct engine *e = ctx;
+    if (e->outer.settled != NULL)
+        e->outer.settled(e->outer.ctx, b);
+}
+
+static void on_stepped(void *ctx, const struct relay *relay)
+{
+    struct engine *e = ctx;
+    pthread_mutex_lock(&e->mutex);
+    e->stats = *outrider__relay_stats(relay);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+/* The descriptor is readable only when somebody asked for the end. */
+static void on_control(void *ctx, struct relay *relay, struct instant now)
+{
+    (void)ctx;
+    outrider__relay_stop(relay, now);
+}
+
+static void *run(void *ctx)
+{
+    struct engine *e = ctx;
+    struct outrider_error err = {0};
+    struct driver d = {.relay = e->relay,
+                       .control_fd = e->control_fd,
+                       .control = on_control,
+                       .stepped = on_stepped,
+                       .ctx = e};
+    /* start() lets go of it when the state is set, which is ours from then on. */
+    pthread_mutex_lock(&e->mutex);
+    pthread_mutex_unlock(&e->mutex);
+    int r = outrider__driver_run(&d, &err);
+    pthread_mutex_lock(&e->mutex);
+    e->err = err;
+    e->state = r < 0 ? OUTRIDER_RELAY_FAILED : OUTRIDER_RELAY_STOPPED;
+    pthread_cond_broadcast(&e->ended);
+    pthread_mutex_unlock(&e->mutex);
+    return NULL;
+}
+
+int outrider__engine_init(struct engine *e, struct outrider_error *err)
+{
+    pthread_condattr_t attr;
+    *e = (struct engine){.control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    if (e->control_fd < 0)
+        return outrider__fail_errno(err, errno, "cannot make an event descriptor");
+    pthread_mutex_init(&e->mutex, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->ended, &attr);
+    pthread_condattr_destroy(&attr);
+    return 0;
+}
+
+/* A thread begins with the signals of the one that makes it. */
+static int start_thread(struct engine *e)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(&e->thread, NULL, run, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
+int outrider__engine_start(struct engine *e, const struct relay_setup *setup,
+                           struct outrider_error *err)
+{
+    struct relay_setup inner = *setup;
+    e->outer = setup->observer;
+    inner.observer = (struct relay_observer){.ctx = e,
+                                             .note = on_note,
+                                             .event = on_event,
+                                             .wants_delivered = e->outer.wants_delivered,
+                                             .settled = on_settled};
+    if (outrider__relay_new(&inner, &e->relay, err) < 0)
+        return -1;
+    pthread_mutex_lock(&e->mutex);
+    int r = start_thread(e);
+    e->is_started = r == 0;
+    if (e->is_started)
+        e->state = e->must_stop ? OUTRIDER_RELAY_STOPPING : OUTRIDER_RELAY_STARTING;
+    pthread_mutex_unlock(&e->mutex);
+    if (r == 0)
+        return 0;
+    outrider__relay_free(e->relay);
+    e->relay = NULL;
+    return outrider__fail_errno(err, r, "cannot start a thread for pipeline '%s'",
+                                setup->config->name);
+}
+
+void outrider__engine_stop(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    e->must_stop = true;
+    if (e->state == OUTRIDER_RELAY_STARTING || e->state == OUTRIDER_RELAY_ACTIVE)
+        e->state = OUTRIDER_RELAY_STOPPING;
+    pthread_mutex_unlock(&e->mutex);
+    wake(e);
+}
+
+static struct timespec deadline_of(int64_t timeout_ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += timeout_ms / 1000;
+    t.tv_nsec += timeout_ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+static int result_locked(const struct engine *e, struct outrider_error *err)
+{
+    if (e->state == OUTRIDER_RELAY_STOPPED)
+        return 0;
+    if (e->state == OUTRIDER_RELAY_NEW)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "the relay was not started");
+    if (e->state != OUTRIDER_RELAY_FAILED)
+        return outrider__fail(err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY, "the relay still runs");
+    if (err != NULL)
+        *err = e->err;
+    return -1;
+}
+
+int outrider__engine_wait(struct engine *e, int64_t timeout_ms, struct outrider_error *err)
+{
+    struct timespec deadline = deadline_of(timeout_ms < 0 ? 0 : timeout_ms);
+    int waited = 0;
+    pthread_mutex_lock(&e->mutex);
+    if (e->is_started && pthread_equal(e->thread, pthread_self())) {
+        pthread_mutex_unlock(&e->mutex);
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "a callback of the relay cannot wait for its end");
+    }
+    while (e->state != OUTRIDER_RELAY_NEW && !has_ended(e->state) && waited != ETIMEDOUT)
+        waited = timeout_ms < 0 ? pthread_cond_wait(&e->ended, &e->mutex)
+                                : pthread_cond_timedwait(&e->ended, &e->mutex, &deadline);
+    int r = result_locked(e, err);
+    pthread_mutex_unlock(&e->mutex);
+    return r;
+}
+
+enum outrider_relay_state outrider__engine_state(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    enum outrider_relay_state s = e->state;
+    pthread_mutex_unlock(&e->mutex);
+    return s;
+}
+
+struct relay_stats outrider__engine_stats(struct engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    struct relay_stats s = e->stats;
+    pthread_mutex_unlock(&e->mutex);
+    return s;
+}
+
+void outrider__engine_release(struct engine *e)
+{
+    if (e->is_started) {
+        outrider__engine_stop(e);
+        pthread_join(e->thread, NULL);
+    }
+    outrider__relay_free(e->relay);
+    close(e->control_fd);
+    pthread_cond_destroy(&e->ended);
+    pthread_mutex_destroy(&e->mutex);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* outrider/relay.h: the handle that an application holds. */
+#include <stdlib.h>
+
+#include "app/engine.h"
+#include "core/options.h"
+#include "run/pipeline.h"
+
+#define SAME(note) _Static_assert((int)OUTRIDER_##note == (int)note, "one order of notes")
+SAME(NOTE_SOURCE_CONNECTED);
+SAME(NOTE_SOURCE_LOST);
+SAME(NOTE_STANDBY);
+SAME(NOTE_SOURCE_WARNING);
+SAME(NOTE_SINK_UP);
+SAME(NOTE_SINK_DOWN);
+SAME(NOTE_CLEANUP);
+SAME(NOTE_STOPPING);
+SAME(NOTE_STOPPED);
+
+struct outrider_relay {
+    struct arena arena;
+    struct pipeline_config config;
+    struct engine engine;
+    struct outrider_relay_observer observer;
+};
+
+static void on_note(void *ctx, enum relay_note note, uint64_t count,
+                    const struct outrider_error *why)
+{
+    struct outrider_relay *r = ctx;
+    r->observer.note(r->observer.ctx, (enum outrider_relay_note)note, count, why);
+}
+
+static struct outrider_text text_of(struct bytes b)
+{
+    return (struct outrider_text){b.data, b.len};
+}
+
+static void on_event(void *ctx, const struct event *e)
+{
+    struct outrider_relay *r = ctx;
+    struct outrider_relay_event told = {.size = sizeof told,
+                                        .outcome = outrider__outcome_name(e->outcome),
+                                        .id = text_of(e->id),
+                                        .aggregate_type = text_of(e->aggregate_type),
+                                        .aggregate_id = text_of(e->aggregate_id),
+                                        .event_type = text_of(e->event_type),
+                                        .topic = text_of(e->delivery.topic),
+                                        .attempts = e->attempts,
+                                        .reason = e->failure};
+    r->observer.event(r->observer.ctx, &told);
+}
+
+static int fail_no_relay(struct outrider_error *err)
+{
+    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no relay was given");
+}
+
+int outrider_relay_new(const char *name, struct outrider_relay **ret_relay,
+                       struct outrider_error *err)
+{
+    if (ret_relay == NULL)
+        return fail_no_relay(err);
+    if (name != NULL && outrider__config_check_name(bytes_str(name), err) < 0)
+        return -1;
+    struct outrider_relay *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return outrider__fail_nomem(err);
+    if (outrider__engine_init(&r->engine, err) < 0) {
+        free(r);
+        return -1;
+    }
+    outrider__arena_init(&r->arena, 4096);
+    if (outrider__config_init(&r->config, &r->arena, name, err) < 0) {
+        outrider_relay_free(r);
+        return -1;
+    }
+    *ret_relay = r;
+    return 0;
+}
+
+static int check_new(const struct outrider_relay *r, struct outrider_error *err)
+{
+    if (r == NULL)
+        return fail_no_relay(err);
+    if (!r->engine.is_started)
+        return 0;
+    return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                          "pipeline '%s' was started already: what it does is set before that, and "
+                          "a handle starts once",
+                          r->config.name);
+}
+
+int outrider_relay_set(struct outrider_relay *relay, const char *option, const char *value,
+                       struct outrider_error *err)
+{
+    if (check_new(relay, err) < 0)
+        return -1;
+    if (option == NULL || value == NULL)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "an option has a name and a value; one of them is NULL");
+    return outrider__config_set(&relay->config, bytes_str(option), bytes_str(value), err);
+}
+
+int outrider_relay_observe(struct outrider_relay *relay,
+                           const struct outrider_relay_observer *observer,
+                           struct outrider_error *err)
+{
+    if (check_new(relay, err) < 0)
+        return -1;
+    if (observer == NULL || observer->size < sizeof *observer)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "no observer was given, or its size is not set: begin with "
+                              "OUTRIDER_RELAY_OBSERVER_INIT");
+    relay->observer = *observer;
+    return 0;
+}
+
+int outrider_relay_start(struct outrider_relay *relay, unsigned flags, struct outrider_error *err)
+{
+    if (check_new(relay, err) < 0)
+        return -1;
+    if ((flags & ~OUTRIDER_RELAY_ONCE) != 0)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown flags 0x%x", flags);
+    struct relay_setup setup = {.config = &relay->config,
+                                .seed = (uint64_t)outrider__clock_now().wall_us};
+    relay->config.once = (flags & OUTRIDER_RELAY_ONCE) != 0;
+    if (outrider__config_check(&relay->config, err) < 0 ||
+        outrider__pipeline_identify(&relay->config, err) < 0 ||
+        outrider__pipeline_adapters(&relay->config, &setup, err) < 0)
+        return -1;
+    setup.observer = (struct relay_observer){
+        .ctx = relay,
+        .note = relay->observer.note != NULL ? on_note : NULL,
+        .event = relay->observer.event != NULL ? on_event : NULL,
+        .wants_delivered = relay->observer.event != NULL && relay->observer.wants_delivered,
+    };
+    return outrider__engine_start(&relay->engine, &setup, err);
+}
+
+void outrider_relay_stop(struct outrider_relay *relay)
+{
+    if (relay != NULL)
+        outrider__engine_stop(&relay->engine);
+}
+
+int outrider_relay_wait(struct outrider_relay *relay, int64_t timeout_ms,
+                        struct outrider_error *err)
+{
+    if (relay == NULL)
+        return fail_no_relay(err);
+    return outrider__engine_wait(&relay->engine, timeout_ms, err);
+}
+
+enum outrider_relay_state outrider_relay_state(struct outrider_relay *relay)
+{
+    return relay != NULL ? outrider__engine_state(&relay->engine) : OUTRIDER_RELAY_NEW;
+}
+
+int outrider_relay_stats(struct outrider_relay *relay, struct outrider_relay_stats *stats,
+                         struct outrider_error *err)
+{
+    if (relay == NULL)
+        return fail_no_relay(err);
+    if (stats == NULL || stats->size < sizeof stats->size)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "no statistics were given, or their size is not set: begin with "
+                              "OUTRIDER_RELAY_STATS_INIT");
+    struct relay_stats now = outrider__engine_stats(&relay->engine);
+    struct outrider_relay_stats all = {.size = stats->size,
+                                       .fetched = now.fetched,
+                                       .delivered = now.outcomes[OUTCOME_DELIVERED],
+                                       .skipped = now.outcomes[OUTCOME_SKIPPED],
+                                       .expired = now.outcomes[OUTCOME_EXPIRED],
+                                       .parked = now.outcomes[OUTCOME_PARKED],
+                                       .queued = now.outcomes[OUTCOME_QUEUED],
+                                       .dead = now.outcomes[OUTCOME_DEAD],
+                                       .retries = now.retries,
+                                       .reconnects = now.reconnects,
+                                       .in_flight = now.in_flight};
+    memcpy(stats, &all, stats->size < sizeof all ? stats->size : sizeof all);
+    return 0;
+}
+
+void outrider_relay_free(struct outrider_relay *relay)
+{
+    if (relay == NULL)
+        return;
+    outrider__engine_release(&relay->engine);
+    outrider__arena_release(&relay->arena);
+    free(relay);
+}
