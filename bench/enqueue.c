@@ -199,7 +199,7 @@ static double run(struct bench *b, const struct database *db, way_fn *way, long 
     return (double)(bench_now_ns() - start_ns) / 1000 / PORTION;
 }
 
-static void add_rows(struct bench *b, const struct database *db, double medians[N_WAYS],
+static void add_rows(struct bench *b, const struct database *db, const double medians[N_WAYS],
                      const double allocations[N_WAYS])
 {
     for (int w = 1; w < N_WAYS; w++) {

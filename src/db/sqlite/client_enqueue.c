@@ -30,8 +30,6 @@ struct sqlite_writer {
     struct outrider_writer base; /* must stay first: see writer_of() */
     sqlite3 *db;
     sqlite3_stmt *insert; /* NULL until the first event */
-    bool payload_is_text;
-    int n_prepared; /* how often SQLite has prepared it anew: the table changed */
 };
 
 static struct sqlite_writer *writer_of(struct outrider_writer *w)
@@ -40,12 +38,16 @@ static struct sqlite_writer *writer_of(struct outrider_writer *w)
 }
 
 /* Text columns get text, others bytes: a BLOB that lies in a TEXT column stays
- * one, and `WHERE payload LIKE` or json_extract would not see it. */
-static int bind_payload(sqlite3_stmt *st, int i, const struct outrider_event *e, bool as_text,
+ * one, and `WHERE payload LIKE` or json_extract would not see it. Asked for each
+ * event: the table may be another one since, which SQLite notices only later. */
+static int bind_payload(sqlite3 *db, sqlite3_stmt *st, int i, const struct outrider_event *e,
                         struct outrider_error *err)
 {
+    const char *type = NULL;
+    (void)sqlite3_table_column_metadata(db, "main", "outbox", "payload", &type, NULL, NULL, NULL,
+                                        NULL);
     struct bytes payload = bytes_of(e->payload != NULL ? e->payload : "", e->payload_len);
-    if (!as_text)
+    if (type == NULL || sqlite3_stricmp(type, "TEXT") != 0)
         return sqlite3_bind_blob64(st, i, payload.data, payload.len, SQLITE_STATIC);
     if (!outrider__bytes_is_utf8(payload) || memchr(payload.data, '\0', payload.len) != NULL) {
         (void)outrider__event_fail_field(err, "payload",
@@ -95,7 +97,7 @@ static int bind_event(struct sqlite_writer *w, const struct outrider_event *e, c
                       struct outrider_error *err)
 {
     sqlite3_stmt *st = w->insert;
-    int rc = bind_payload(st, 5, e, w->payload_is_text, err);
+    int rc = bind_payload(w->db, st, 5, e, err);
     if (rc < 0)
         return -1;
     rc |= bind_string(st, 1, id);
@@ -109,20 +111,6 @@ static int bind_event(struct sqlite_writer *w, const struct outrider_event *e, c
     rc |= bind_time(st, 10, e->occurred_at_us);
     rc |= bind_time(st, 11, e->expires_at_us);
     return rc == SQLITE_OK ? 0 : fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
-}
-
-/* The column's type, asked for again when SQLite has noticed another table.
- * (Asking costs as much as a tenth of an insert.) */
-static void learn_payload(struct sqlite_writer *w)
-{
-    int n = sqlite3_stmt_status(w->insert, SQLITE_STMTSTATUS_REPREPARE, 0);
-    const char *type = NULL;
-    if (n == w->n_prepared)
-        return;
-    (void)sqlite3_table_column_metadata(w->db, "main", "outbox", "payload", &type, NULL, NULL, NULL,
-                                        NULL);
-    w->payload_is_text = type != NULL && sqlite3_stricmp(type, "TEXT") == 0;
-    w->n_prepared = n;
 }
 
 static int writer_check(struct outrider_writer *base, unsigned flags, struct outrider_error *err)
@@ -139,7 +127,6 @@ static int writer_check(struct outrider_writer *base, unsigned flags, struct out
 static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
                       struct outrider_error *err)
 {
-    learn_payload(w);
     int rc = bind_event(w, e, id, err);
     if (rc == 0) {
         (void)sqlite3_step(w->insert);
@@ -211,7 +198,6 @@ static int writer_init(struct sqlite_writer *w, sqlite3 *db, struct outrider_err
     outrider__writer_init(&w->base, &writer_ops);
     w->db = db;
     w->insert = NULL;
-    w->n_prepared = -1;
     return 0;
 }
 
