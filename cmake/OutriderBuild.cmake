@@ -70,3 +70,34 @@ function(outrider_embed_sql target)
     endforeach()
     target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/sql")
 endfunction()
+
+# What applications link: a client and the base it needs in one library, shared
+# and static, with its pkg-config file and its part of the CMake package.
+function(outrider_client_library name)
+    cmake_parse_arguments(CLIENT "" "TITLE;PART;IMPORTED;REQUIRES" "" ${ARGN})
+    set(CLIENT_NAME ${name})
+    foreach(kind SHARED STATIC)
+        string(TOLOWER "outrider_client_${name}_${kind}" target)
+        set(exported ${name})
+        if(kind STREQUAL STATIC)
+            set(exported ${name}_static)
+        endif()
+        add_library(${target} ${kind} $<TARGET_OBJECTS:${CLIENT_PART}> $<TARGET_OBJECTS:outrider_base>)
+        set_target_properties(${target} PROPERTIES OUTPUT_NAME outrider-${name} LINKER_LANGUAGE C
+            VERSION ${PROJECT_VERSION} SOVERSION 0
+            EXPORT_NAME ${exported})
+        target_link_libraries(${target} PUBLIC ${CLIENT_IMPORTED} PRIVATE Threads::Threads)
+        target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        install(TARGETS ${target} EXPORT outrider-${name}
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    endforeach()
+    target_link_options(outrider_client_${name}_shared PRIVATE
+        "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/outrider.map")
+    set_target_properties(outrider_client_${name}_shared PROPERTIES
+        LINK_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/outrider.map")
+    configure_file("${CMAKE_SOURCE_DIR}/cmake/client.pc.in" outrider-${name}.pc @ONLY)
+    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/outrider-${name}.pc"
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    install(EXPORT outrider-${name} FILE outrider-${name}-targets.cmake NAMESPACE outrider::
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/outrider)
+endfunction()

@@ -52,7 +52,8 @@ extern "C" {
     X(ROUTE, "no topic for the event")                   \
     X(TOPIC, "invalid topic name")                       \
     X(EXPIRED, "event expired")                          \
-    X(CANCELLED, "cancelled")
+    X(CANCELLED, "cancelled")                            \
+    X(DUPLICATE, "handled already")
 
 enum outrider_code {
 #define OUTRIDER_X(name, text) OUTRIDER_##name,

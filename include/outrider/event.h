@@ -3,7 +3,8 @@
  * An event as an application writes it.
  *
  * Start from OUTRIDER_EVENT_INIT, which sets the size field: the struct may
- * grow, and a program compiled against an older header keeps working.
+ * grow at its end by fields whose zero means "not used", and a program compiled
+ * against another version's header keeps working.
  */
 #ifndef OUTRIDER_EVENT_H
 #define OUTRIDER_EVENT_H

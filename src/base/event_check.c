@@ -4,6 +4,11 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/uuid.h"
+#include "outrider/inbox.h"
+#include "outrider/version.h"
+
+/* A size that was never set is some number: do not read that far. */
+#define SIZE_MAX_EVENT 4096
 
 int outrider__event_fail_field(struct outrider_error *err, const char *field, const char *what)
 {
@@ -36,12 +41,28 @@ static int check_headers(const char *headers, struct outrider_error *err)
     return 0;
 }
 
+/* A program may be newer than the library. What it leaves at zero it does not
+ * use; anything else would be dropped silently. */
+static int check_size(const struct outrider_event *e, struct outrider_error *err)
+{
+    if (e == NULL || e->size < sizeof *e || e->size > SIZE_MAX_EVENT ||
+        e->size % _Alignof(struct outrider_event) != 0)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
+                              "event: the size field is not set; start from OUTRIDER_EVENT_INIT");
+    const char *bytes = (const char *)e;
+    for (size_t i = sizeof *e; i < e->size; i++)
+        if (bytes[i] != 0)
+            return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_DEAD,
+                                  "event: has a field that liboutrider " OUTRIDER_VERSION
+                                  " does not know; upgrade the library to the headers' version");
+    return 0;
+}
+
 int outrider__event_check(const struct outrider_event *e, size_t max_payload,
                           struct outrider_error *err)
 {
-    if (e == NULL || e->size < sizeof *e)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
-                              "event: the size field is not set; start from OUTRIDER_EVENT_INIT");
+    if (check_size(e, err) < 0)
+        return -1;
     if (e->payload == NULL && e->payload_len > 0)
         return outrider__event_fail_field(err, "payload", "is NULL but has a length");
     if (e->payload_len > max_payload)
@@ -55,4 +76,26 @@ int outrider__event_check(const struct outrider_event *e, size_t max_payload,
         check_text("partition_key", e->partition_key, false, err) < 0)
         return -1;
     return check_headers(e->headers, err);
+}
+
+static int check_name(const char *what, const char *value, struct outrider_error *err)
+{
+    size_t len = value != NULL ? strnlen(value, OUTRIDER_INBOX_TEXT_MAX + 1) : 0;
+    if (len == 0)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD, "inbox: %s is missing", what);
+    if (len > OUTRIDER_INBOX_TEXT_MAX)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
+                              "inbox: %s is longer than %d bytes", what, OUTRIDER_INBOX_TEXT_MAX);
+    if (!outrider__bytes_is_utf8(bytes_of(value, len)))
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD, "inbox: %s is not UTF-8", what);
+    return 0;
+}
+
+int outrider__inbox_check_names(const char *consumer, const char *event_id,
+                                struct outrider_error *err)
+{
+    return check_name("the consumer's name", consumer, err) < 0 ||
+                   check_name("the event's id", event_id, err) < 0
+               ? -1
+               : 0;
 }

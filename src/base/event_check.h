@@ -12,5 +12,8 @@ int outrider__event_check(const struct outrider_event *e, size_t max_payload,
                           struct outrider_error *err);
 /* "event: FIELD WHAT", with the disposition dead: the same bytes never work. */
 int outrider__event_fail_field(struct outrider_error *err, const char *field, const char *what);
+/* A consumer's name and an event's id, as the inbox takes them. */
+int outrider__inbox_check_names(const char *consumer, const char *event_id,
+                                struct outrider_error *err);
 
 #endif

@@ -45,6 +45,7 @@ enum flag_id {
     F_LAYOUT,
     F_PAYLOAD,
     F_PARTITION,
+    F_INBOX,
     F_DRY_RUN,
     F_AGGREGATE_TYPE,
     F_AGGREGATE_ID,

@@ -10,6 +10,7 @@
 #include "base/url.h"
 #include "cli/out.h"
 #include "core/options.h"
+#include "core/relay.h"
 #include "core/route.h"
 #include "run/modules.h"
 
@@ -28,6 +29,8 @@ static int check_pipeline(const struct pipeline_config *c, struct outrider_error
     if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
         outrider__sink_find(scheme, &sink, err) < 0 ||
         (sink->check != NULL && sink->check(c, err) < 0))
+        return -1;
+    if (outrider__relay_check(c, source, sink, err) < 0)
         return -1;
     if (outrider__router_new(c, &router, err) < 0)
         return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cleanup: removes settled events in small portions, with a pause in which
- * writers and a relay come to their turn.
+ * cleanup: removes settled events, or handled ones of the inbox, in small portions, with a pause in
+ * which writers and a relay come to their turn.
  */
 #include "cli/cli.h"
 
@@ -19,16 +19,18 @@ static void pause_for(int64_t us)
         continue;
 }
 
-static int remove_all(const struct pipeline_config *c, struct store *s, uint64_t *ret_removed,
-                      struct outrider_error *err)
+static int remove_all(const struct pipeline_config *c, struct store *s, bool inbox,
+                      uint64_t *ret_removed, struct outrider_error *err)
 {
+    int (*clean)(struct store *, int64_t, uint64_t, uint64_t *, struct outrider_error *) =
+        inbox ? s->ops->cleanup_inbox : s->ops->cleanup;
     struct progress progress;
     /* One cutoff for the whole run: it ends also while events go on ageing. */
     int64_t cutoff_us = outrider__clock_now().wall_us - c->cleanup.retention_us;
     uint64_t total = 0, removed;
     outrider__progress_init(&progress);
     for (;;) {
-        if (s->ops->cleanup(s, cutoff_us, (uint64_t)c->cleanup.batch, &removed, err) < 0) {
+        if (clean(s, cutoff_us, (uint64_t)c->cleanup.batch, &removed, err) < 0) {
             outrider__progress_end(&progress);
             return -1;
         }
@@ -51,12 +53,14 @@ static int run_cleanup(const struct args *a, const struct pipeline_config *c, st
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "cleanup.retention is 0, which keeps events for ever: give an age, "
                               "for example --retention 7d");
-    if (remove_all(c, s, &removed, err) < 0)
+    bool inbox = outrider__args_has(a, F_INBOX);
+    if (remove_all(c, s, inbox, &removed, err) < 0)
         return -1;
     if (outrider__args_has(a, F_JSON))
         printf("{\"removed\":%" PRIu64 "}\n", removed);
     else
-        printf("%" PRIu64 " settled event%s removed\n", removed, removed == 1 ? "" : "s");
+        printf("%" PRIu64 " %s event%s %s\n", removed, inbox ? "handled" : "settled",
+               removed == 1 ? "" : "s", inbox ? "forgotten" : "removed");
     return 0;
 }
 

@@ -13,6 +13,7 @@ static int run_init(const struct args *a, const struct pipeline_config *c, struc
         .layout = outrider__args_text(a, F_LAYOUT),
         .payload = outrider__args_text(a, F_PAYLOAD),
         .partition = outrider__args_text(a, F_PARTITION),
+        .inbox = outrider__args_has(a, F_INBOX),
         .dry_run = outrider__args_has(a, F_DRY_RUN),
     };
     struct strbuf sql;

@@ -47,6 +47,10 @@ static const struct flag flags[] = {
      .choices = "jsonb|text|bytea", .commands = "init", .text = "What the payload column holds."},
     {F_PARTITION, .name = "partition", .kind = FLAG_CHOICE, .value = "PERIOD",
      .choices = "day|month", .commands = "init", .text = "Partition the outbox by time."},
+    {F_INBOX, .name = "inbox", .kind = FLAG_SWITCH, .commands = "init",
+     .text = "Also make the inbox, for consumers: the events they have handled."},
+    {F_INBOX, .name = "inbox", .kind = FLAG_SWITCH, .commands = "cleanup",
+     .text = "Clean the inbox instead: forget events handled longer ago than the retention."},
     {F_DRY_RUN, .name = "dry-run", .kind = FLAG_SWITCH, .commands = "init",
      .text = "Print the SQL and change nothing."},
 

@@ -656,7 +656,7 @@ int outrider__config_read(const char *path, struct bytes *ret_text, struct outri
 int outrider__config_load(const char *path, struct config_file *ret_file,
                           struct outrider_error *err)
 {
-    struct bytes text;
+    struct bytes text = BYTES_NULL;
     if (outrider__config_read(path, &text, err) < 0)
         return -1;
     int r = outrider__config_parse(text, path, ret_file, err);

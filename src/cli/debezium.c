@@ -375,6 +375,8 @@ static int set_source(struct debezium *d, struct outrider_error *err)
 {
     const char *plugin = outrider__debezium_get(d, "plugin.name");
     const char *batch = outrider__debezium_get(d, "max.batch.size");
+    const char *publication = outrider__debezium_get(d, "publication.name");
+    const char *slot = outrider__debezium_get(d, "slot.name");
     const char *interval = outrider__debezium_get(d, "poll.interval.ms");
     if (set_url(d, err) < 0 || set_tables(d, err) < 0 ||
         outrider__debezium_set(d, "source.mode", "cdc", err) < 0)
@@ -382,6 +384,14 @@ static int set_source(struct debezium *d, struct outrider_error *err)
     if (plugin != NULL && strcmp(plugin, "pgoutput") != 0)
         outrider__debezium_warn(d, "plugin.name: the server's own pgoutput is used, not '%.40s'",
                                 plugin);
+    if (publication != NULL && !d->is_mysql &&
+        outrider__debezium_set(d, "source.publication", publication, err) < 0)
+        return -1;
+    if (slot != NULL)
+        outrider__debezium_warn(d,
+                                "slot.name: the relay makes a slot of its own; '%.63s' is left "
+                                "alone, and is to be dropped when Debezium is gone",
+                                slot);
     if (batch != NULL && outrider__debezium_set(d, "source.batch", batch, err) < 0)
         return -1;
     if (interval != NULL) {
@@ -473,15 +483,9 @@ static int refuse(struct debezium *d, struct outrider_error *err)
 static int set_exactly_once(struct debezium *d, struct outrider_error *err)
 {
     const char *wish = outrider__debezium_get(d, "exactly.once.support");
-    const struct option *o = outrider__option_find(BYTES_LIT("exactly_once"));
     if (wish == NULL || strcmp(wish, "required") != 0)
         return 0;
-    if (o == NULL)
-        return outrider__fail(
-            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-            "exactly.once.support: 'required' cannot be had: events are delivered "
-            "at least once");
-    return outrider__debezium_set(d, o->name, "true", err);
+    return outrider__debezium_set(d, "exactly_once", "true", err);
 }
 
 static void warn_of_the_rest(struct debezium *d)

@@ -217,6 +217,10 @@ int outrider__config_check(const struct pipeline_config *c, struct outrider_erro
         return -1;
     if (c->sink.url == NULL)
         return refuse(c, err, "sink.url is missing, for example 'file:events' (or --to)");
+    if (c->exactly_once && !c->ordered)
+        return refuse(c, err,
+                      "exactly_once and ordered: false exclude each other: relays that compete "
+                      "cannot share a transaction's number; leave one of them out");
     if (check_retry(c, err) < 0 || check_form(c, err) < 0 || check_route(c, err) < 0)
         return -1;
     return 0;

@@ -89,6 +89,7 @@ struct pipeline_config {
         const char *url;
         int mode; /* enum source_mode */
         struct string_list tables;
+        const char *publication;  /* postgresql, cdc; NULL: outrider_<pipeline> */
         int64_t poll_interval_us; /* ceiling of the adaptive probe */
         int64_t batch;            /* events read at once */
         int64_t batch_bytes;      /* and bytes: a batch ends with the event that passes this */
@@ -118,6 +119,7 @@ struct pipeline_config {
         struct string_map kafka;         /* properties of librdkafka */
         struct string_map create_topics; /* kafka: partitions, replication; empty: not asked for */
         bool empty_is_tombstone;         /* kafka: an empty payload is published as null */
+        const char *progress_topic;      /* kafka: where exactly_once keeps its numbers */
     } sink;
 
     struct {
@@ -173,6 +175,7 @@ struct pipeline_config {
     } hybrid;
 
     bool ordered;
+    bool exactly_once;
     int64_t shutdown_timeout_us;
 
     /* Not options: how the pipeline is run. */

@@ -58,6 +58,14 @@ enum event_stage {
     STAGE_DONE       /* has an outcome */
 };
 
+/* Exactly once: what the sink said of an event in a transaction that was aborted. */
+enum verdict {
+    VERDICT_NONE,
+    VERDICT_RETRY, /* is parked the next time */
+    VERDICT_DEAD,  /* is a dead letter the next time */
+    VERDICT_UNTOLD /* and not even that could be published */
+};
+
 struct event {
     /* Set by the source. */
     int64_t seq;     /* position in the outbox; 0 where the source has none */
@@ -98,6 +106,9 @@ struct event {
     struct event *ready_next, *ready_prev;
     bool is_cancelled; /* the sink was asked to give it up */
     bool blocks_lane;  /* counted in its lane's n_unsettled_parks */
+    /* Exactly once only. */
+    bool is_routed;
+    enum verdict verdict;
 };
 
 static inline struct event *event_of(struct delivery *d)

@@ -24,6 +24,7 @@ struct lane {
     uint32_t n_unsettled_parks;   /* events parked or queued whose batch is not settled */
     uint64_t parked_until;        /* batches fetched before this operation must queue */
     const struct batch *released; /* the batch of parked rows in which this lane failed again */
+    uint64_t blocked_in;          /* exactly once: the plan in which nothing of it may go on */
 };
 
 struct lane_table {

@@ -30,6 +30,22 @@ static int day_time_check(struct bytes value, struct outrider_error *err)
                           value.len > 60 ? 60 : (int)value.len, value.data);
 }
 
+/* What SQL takes without quotes. */
+static int publication_check(struct bytes value, struct outrider_error *err)
+{
+    bool is_name = value.len < 64;
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.data[i];
+        is_name &= (c >= 'a' && c <= 'z') || c == '_' || (i > 0 && c >= '0' && c <= '9');
+    }
+    if (is_name)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "'%.*s' is not a publication's name: at most 63 small letters, digits "
+                          "and '_'",
+                          value.len > 60 ? 60 : (int)value.len, value.data);
+}
+
 /* clang-format off */
 static const struct option table[] = {
     {"source.url", OPTION_SECRET_URL, AT(source.url), .example = "sqlite:shop.db",
@@ -38,6 +54,8 @@ static const struct option table[] = {
      .text = "How committed events are found: by reading the outbox, or from the database's log of changes."},
     {"source.tables", OPTION_STRINGS, AT(source.tables), .initial = "[]", .example = "[outbox]",
      .text = "Tables that are read as outboxes; none means the table 'outbox'."},
+    {"source.publication", OPTION_STRING, AT(source.publication), .example = "dbz_publication", .check = publication_check,
+     .text = "postgresql, mode cdc: the publication that is read, which is made if it is missing; unset: outrider_ and the pipeline's name."},
     {"source.poll_interval", OPTION_DURATION, AT(source.poll_interval_us), .initial = "100ms", .min = 0.001, .max = HOUR,
      .reloadable = true, .text = "Longest time between two looks at a quiet outbox; a busy one is looked at sooner."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
@@ -86,6 +104,8 @@ static const struct option table[] = {
     {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
      .text = "kafka: topics that are missing are made, with so many partitions and replicas; {auto: true} leaves it to the broker "
              "(auto.create.topics.enable); empty: they are not made."},
+    {"sink.progress_topic", OPTION_STRING, AT(sink.progress_topic), .initial = "outrider.progress",
+     .text = "kafka: the compacted topic in which exactly_once keeps the number of each pipeline's last transaction; made where it is missing."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
      .text = "kafka: whether an empty payload is published as a tombstone (null), as a missing one always is."},
 
@@ -170,6 +190,9 @@ static const struct option table[] = {
 
     {"ordered", OPTION_BOOL, AT(ordered), .initial = "true",
      .text = "Whether events with the same key are delivered in order."},
+    {"exactly_once", OPTION_BOOL, AT(exactly_once), .initial = "false",
+     .text = "Whether events are published in transactions, so that a reader of committed ones sees each of them once, whatever is killed "
+             "when; for sinks that have transactions (kafka)."},
     {"shutdown_timeout", OPTION_DURATION, AT(shutdown_timeout_us), .initial = "10s", .max = HOUR,
      .reloadable = true, .text = "How long a stop may wait for what is in flight."},
 };

@@ -11,9 +11,30 @@
 #define FINAL_SETTLE_US 2000000 /* how long a stop waits for its last settle */
 #define ROUNDS_PER_STEP 64
 
+int outrider__relay_check(const struct pipeline_config *config, const struct source_ops *source,
+                          const struct sink_ops *sink, struct outrider_error *err)
+{
+    if (!config->exactly_once)
+        return 0;
+    if (sink->commit == NULL || sink->abort == NULL)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "exactly_once needs a sink that has transactions, and %s: has none; "
+                              "use kafka:, or leave exactly_once out and let readers tell "
+                              "duplicates by the event's id",
+                              sink->scheme);
+    if (!source->keeps_intents)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "exactly_once needs a source that can keep what is about to be "
+                              "committed, and %s: cannot; leave exactly_once out",
+                              source->scheme);
+    return 0;
+}
+
 int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_relay,
                         struct outrider_error *err)
 {
+    if (outrider__relay_check(setup->config, setup->source_ops, setup->sink_ops, err) < 0)
+        return -1;
     struct relay *r = calloc(1, sizeof *r);
     if (r == NULL)
         return outrider__fail_nomem(err);
@@ -24,7 +45,8 @@ int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_rela
     r->random = setup->seed * 0x9e3779b97f4a7c15ULL + 0x2545f4914f6cdd1dULL;
     r->timeout_check_us = CLOCK_NEVER;
     r->started_us = -1;
-    size_t capacity = (size_t)r->config.source.batch;
+    outrider__relay_exact_init(r);
+    size_t capacity = (size_t)r->config.source.batch * (relay_is_exact(r) ? EXACT_BATCH : 1);
     int rc = outrider__router_new(&r->config, &r->router, err);
     for (int i = 0; rc == 0 && i < RELAY_BATCHES; i++)
         rc = outrider__batch_init(&r->batches[i], capacity, (size_t)r->config.source.batch_bytes,
@@ -115,7 +137,11 @@ static void check_once(struct relay *r)
             outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
                            "source did not answer within connect_timeout");
         relay_fail(r, &err);
-    } else if ((r->is_down && !(r->is_probing && !has_batches(r))) || r->is_stalled) {
+    } else if ((r->is_down && !(r->is_probing && !has_batches(r))) || r->is_stalled ||
+               r->exact.state == EXACT_WAITING) {
+        if (r->down_error.code == OUTRIDER_OK)
+            outrider__fail(&r->down_error, OUTRIDER_CONNECT, OUTRIDER_STOP,
+                           "sink did not answer within connect_timeout");
         if (r->down_since_us == 0)
             r->down_since_us = r->now.mono_us;
         else if (r->now.mono_us - r->down_since_us >= limit)
@@ -133,7 +159,8 @@ static void check_stop(struct relay *r)
 {
     if (!r->stopping && !r->failed)
         return;
-    bool idle = !has_batches(r) || r->source == NULL || !r->source->active;
+    bool idle = r->source == NULL || !r->source->active ||
+                (relay_is_exact(r) ? outrider__relay_exact_is_idle(r) : !has_batches(r));
     /* In an outage, and after a failure, waiting for the sink brings nothing. */
     bool hopeless = r->is_stalled || (r->stats.in_flight == 0 && (r->is_down || r->failed));
     if (!r->is_final && !idle && (hopeless || r->failed || r->now.mono_us >= r->stop_us)) {
@@ -162,14 +189,15 @@ static int64_t wake_of_source(const struct relay *r)
                                                                        : r->source_retry_us;
     int64_t at = r->source->wake_us;
     int64_t begin_us = r->started_us + r->config.source.initial_delay_us;
-    if (!r->source->active || r->stopping || r->failed)
+    if (!r->source->active || r->stopping || r->failed || (relay_is_exact(r) && !r->exact.is_ready))
         return at;
     if (r->now.mono_us < begin_us)
         return earlier(at, begin_us);
     if (r->config.once || r->config.replay)
         return at;
     if (r->source->parked_due_us != CLOCK_NEVER && r->batches[0].state == BATCH_FREE &&
-        !(r->is_down && !r->is_probing)) {
+        !(r->is_down && !r->is_probing) &&
+        (!relay_is_exact(r) || outrider__relay_exact_may_fetch(r))) {
         int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
         at = earlier(at, due > r->parked_not_before_us ? due : r->parked_not_before_us);
     }
@@ -188,6 +216,8 @@ static int64_t wake_of_relay(const struct relay *r)
     if (r->is_down && !r->is_probing && !r->failed && r->stats.in_flight == 0 && relay_is_active(r))
         at = earlier(at, r->sink_retry_us);
     at = earlier(at, r->timeout_check_us);
+    if (relay_is_exact(r))
+        at = earlier(at, outrider__relay_exact_wake(r));
     if (r->stopping || r->failed)
         at = earlier(at, r->stop_us);
     if (r->config.once)
@@ -208,7 +238,7 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
         outrider__relay_source_connect(r);
         /* In this order a batch that the sink takes and acknowledges at once is
          * settled and its memory used again, still warm, for the next. */
-        progress = outrider__relay_submit(r);
+        progress = relay_is_exact(r) ? outrider__relay_exact_step(r) : outrider__relay_submit(r);
         progress |= outrider__relay_sink_poll(r);
         progress |= outrider__relay_sink_check(r);
         progress |= outrider__relay_start_settles(r);

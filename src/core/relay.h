@@ -72,6 +72,9 @@ struct relay_setup {
     uint64_t seed; /* of jitter */
 };
 
+/* Whether source and sink can do what the configuration asks of them together. */
+int outrider__relay_check(const struct pipeline_config *config, const struct source_ops *source,
+                          const struct sink_ops *sink, struct outrider_error *err);
 int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_relay,
                         struct outrider_error *err);
 void outrider__relay_free(struct relay *r);

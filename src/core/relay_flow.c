@@ -53,6 +53,16 @@ static bool lane_is_parked(const struct event *e)
     return l->n_unsettled_parks > 0 || e->batch->fetch_no < l->parked_until;
 }
 
+void outrider__relay_tell(struct relay *r, struct event *e)
+{
+    e->stage = STAGE_DONE;
+    e->batch->n_done++;
+    r->stats.outcomes[e->outcome]++;
+    if (r->observer.event != NULL &&
+        (e->outcome != OUTCOME_DELIVERED || r->observer.wants_delivered))
+        r->observer.event(r->observer.ctx, e);
+}
+
 static void resolve(struct relay *r, struct event *e, enum outcome outcome)
 {
     assert(e->stage != STAGE_DONE);
@@ -72,12 +82,8 @@ static void resolve(struct relay *r, struct event *e, enum outcome outcome)
         if (e->is_parked && (blocks || outcome == OUTCOME_RELEASED))
             l->released = e->batch;
     }
-    e->stage = STAGE_DONE;
     e->outcome = outcome;
-    e->batch->n_done++;
-    r->stats.outcomes[outcome]++;
-    if (r->observer.event != NULL && (outcome != OUTCOME_DELIVERED || r->observer.wants_delivered))
-        r->observer.event(r->observer.ctx, e);
+    outrider__relay_tell(r, e);
 }
 
 static void queue_behind(struct relay *r, struct event *e)
@@ -96,7 +102,7 @@ static void lane_block(struct relay *r, struct event *e)
     }
 }
 
-static void keep_failure(struct event *e, const struct outrider_error *why)
+void outrider__relay_keep_failure(struct event *e, const struct outrider_error *why)
 {
     if (why == NULL || why == e->failure)
         return;
@@ -113,8 +119,7 @@ static bool wants_headers(const struct relay *r)
     return r->sink == NULL || r->sink->wants_headers;
 }
 
-/* Turns the delivery into the dead letter's, where one is to be published. */
-static bool make_dead_letter(struct relay *r, struct event *e)
+bool outrider__relay_dead_letter(struct relay *r, struct event *e)
 {
     struct outrider_error ignored;
     const char *topic = r->config.dead_letter.topic;
@@ -146,7 +151,7 @@ static void lane_release(struct relay *r, struct lane *l)
         }
         if (l->n_outstanding > 0 && !may_follow(r, e, e->lane_prev))
             return;
-        if (e->is_doomed && !e->is_dead_letter && !make_dead_letter(r, e)) {
+        if (e->is_doomed && !e->is_dead_letter && !outrider__relay_dead_letter(r, e)) {
             resolve_dead(r, e);
             continue;
         }
@@ -175,8 +180,8 @@ static void finish(struct relay *r, struct event *e, enum outcome outcome)
 /* Offered to the sink and failed for good. */
 static void die(struct relay *r, struct event *e, const struct outrider_error *why)
 {
-    keep_failure(e, why);
-    if (make_dead_letter(r, e))
+    outrider__relay_keep_failure(e, why);
+    if (outrider__relay_dead_letter(r, e))
         ready_push(r, e);
     else
         finish(r, e, OUTCOME_DEAD);
@@ -185,7 +190,7 @@ static void die(struct relay *r, struct event *e, const struct outrider_error *w
 /* Never to be offered: dies when the lane has come to it. */
 static void doom(struct relay *r, struct event *e, const struct outrider_error *why)
 {
-    keep_failure(e, why);
+    outrider__relay_keep_failure(e, why);
     if (e->lane == NULL) {
         die(r, e, why);
         return;
@@ -201,22 +206,41 @@ static void fail_attempt(struct relay *r, struct event *e, const struct outrider
         die(r, e, why);
         return;
     }
-    keep_failure(e, why);
+    outrider__relay_keep_failure(e, why);
     e->next_attempt_us =
         r->now.wall_us + outrider__retry_delay_us(&r->config, e->attempts, relay_random01(r));
     finish(r, e, OUTCOME_PARKED);
 }
 
-static bool is_expired(const struct relay *r, const struct event *e)
+bool outrider__relay_is_expired(const struct relay *r, const struct event *e)
 {
     return (e->expires_at_us != 0 && e->expires_at_us <= r->now.wall_us) ||
            (e->claim_ends_us != 0 && e->claim_ends_us <= r->now.mono_us);
 }
 
+int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err)
+{
+    if (e->is_malformed)
+        return 1;
+    if (e->is_oversize) {
+        outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                       "payload of %zu bytes is above max_payload (%lld)", e->payload_len,
+                       (long long)r->config.source.max_payload);
+    } else {
+        if (outrider__router_route(r->router, e, wants_headers(r), err) == 0)
+            return 0;
+        if (err->disposition == OUTRIDER_RETRY)
+            return -1;
+        e->attempts++;
+    }
+    outrider__relay_keep_failure(e, err);
+    return 1;
+}
+
 /* -1 only for want of memory, which is not the event's fault. */
 static int admit_event(struct relay *r, struct event *e, struct outrider_error *err)
 {
-    if (is_expired(r, e)) {
+    if (outrider__relay_is_expired(r, e)) {
         resolve(r, e, OUTCOME_EXPIRED);
         return 0;
     }
@@ -232,18 +256,11 @@ static int admit_event(struct relay *r, struct event *e, struct outrider_error *
             return 0;
         }
     }
-    if (e->is_malformed) {
+    int rc = outrider__relay_prepare(r, e, err);
+    if (rc < 0)
+        return -1;
+    if (rc > 0) {
         doom(r, e, e->failure);
-    } else if (e->is_oversize) {
-        outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
-                       "payload of %zu bytes is above max_payload (%lld)", e->payload_len,
-                       (long long)r->config.source.max_payload);
-        doom(r, e, err);
-    } else if (outrider__router_route(r->router, e, wants_headers(r), err) < 0) {
-        if (err->disposition == OUTRIDER_RETRY)
-            return -1;
-        e->attempts++;
-        doom(r, e, err);
     } else if (e->lane == NULL) {
         ready_push(r, e);
     } else {
@@ -256,6 +273,10 @@ int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_erro
 {
     r->stats.fetched += b->is_parked ? 0 : b->n;
     r->stats.retries += b->is_parked ? b->n : 0;
+    if (relay_is_exact(r)) {
+        outrider__relay_exact_admit(r, b);
+        return 0;
+    }
     for (size_t i = 0; i < b->n; i++)
         if (admit_event(r, &b->events[i], err) < 0)
             return -1;
@@ -274,7 +295,7 @@ bool outrider__relay_submit(struct relay *r)
         size_t n = 0;
         for (struct event *e = r->ready_head, *next; e != NULL && n < SUBMIT_AT_ONCE; e = next) {
             next = e->ready_next;
-            if (is_expired(r, e) && !e->is_dead_letter)
+            if (outrider__relay_is_expired(r, e) && !e->is_dead_letter)
                 finish(r, e, OUTCOME_EXPIRED);
             else
                 offer[n++] = &e->delivery;
@@ -334,7 +355,7 @@ static void take_back_ready(struct relay *r)
     }
 }
 
-static void sink_down(struct relay *r, const struct outrider_error *why)
+void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why)
 {
     bool was_down = r->is_down, was_told = was_down || r->is_stalled;
     if (was_down && !r->is_probing && r->now.mono_us < r->sink_retry_us)
@@ -349,7 +370,7 @@ static void sink_down(struct relay *r, const struct outrider_error *why)
         relay_note(r, NOTE_SINK_DOWN, 0, why);
 }
 
-static void sink_up(struct relay *r)
+void outrider__relay_sink_up(struct relay *r)
 {
     if (r->is_down || r->is_stalled)
         relay_note(r, NOTE_SINK_UP, 0, NULL);
@@ -376,11 +397,15 @@ void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result res
      * offered since tells that the receiver is back. */
     bool answered = result == SINK_DELIVERED || result == SINK_RETRY || result == SINK_DEAD;
     if (answered && (r->is_down ? r->is_probing : r->is_stalled))
-        sink_up(r);
+        outrider__relay_sink_up(r);
     else if (result == SINK_DOWN)
-        sink_down(r, why);
+        outrider__relay_sink_down(r, why);
     if (e->batch->state == BATCH_VOID) {
         e->stage = STAGE_DONE;
+        return;
+    }
+    if (relay_is_exact(r)) {
+        outrider__relay_exact_settled(r, e, result, why);
         return;
     }
     if (result == SINK_DELIVERED) {
@@ -426,12 +451,16 @@ void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why
             r->stats.in_flight--;
             if (b->state == BATCH_VOID)
                 e->stage = STAGE_DONE;
+            else if (relay_is_exact(r))
+                e->stage = STAGE_WAITING;
             else
                 put_back(r, e);
         }
     }
+    if (relay_is_exact(r))
+        outrider__relay_exact_sink_lost(r);
     if (why != NULL)
-        sink_down(r, why);
+        outrider__relay_sink_down(r, why);
 }
 
 void outrider__relay_sink_connect(struct relay *r)
@@ -452,11 +481,12 @@ void outrider__relay_sink_connect(struct relay *r)
     s->settled = outrider__relay_settled;
     s->settled_ctx = r;
     s->wake_us = CLOCK_NEVER;
+    s->identity = relay_is_exact(r) ? r->source->identity : NULL;
     if (s->ops->open(s, &r->config, r->now, &err) < 0) {
         s->ops->close(s);
         free(s);
         if (err.disposition == OUTRIDER_RETRY)
-            sink_down(r, &err);
+            outrider__relay_sink_down(r, &err);
         else
             relay_fail(r, &err);
         return;
@@ -470,21 +500,25 @@ bool outrider__relay_sink_poll(struct relay *r)
     if (r->sink == NULL)
         return false;
     size_t before = r->stats.in_flight;
+    bool was_busy = r->sink->is_busy;
     if (r->sink->ops->poll(r->sink, r->now, &err) < 0) {
-        if (err.disposition == OUTRIDER_RETRY)
+        if (err.code == OUTRIDER_FENCED && relay_is_exact(r) && r->source != NULL)
+            /* Whoever did it may be the leader now: the lock of the pipeline knows. */
+            outrider__relay_source_drop(r, &err);
+        else if (err.disposition == OUTRIDER_RETRY)
             outrider__relay_sink_drop(r, &err);
         else
             relay_fail(r, &err);
         return false;
     }
-    return r->stats.in_flight != before;
+    return r->stats.in_flight != before || r->sink->is_busy != was_busy;
 }
 
 /* Ends an outage's pause: offers everything again, in order. */
 static void probe_sink(struct relay *r)
 {
     r->is_probing = true;
-    for (size_t i = 0; i <= r->n_fifo; i++) {
+    for (size_t i = 0; i <= r->n_fifo && !relay_is_exact(r); i++) {
         struct batch *b = i < r->n_fifo ? r->fifo[i] : &r->batches[0];
         if (b->state != BATCH_LIVE)
             continue;
@@ -552,8 +586,8 @@ static void check_timeouts(struct relay *r)
 static void check_trouble(struct relay *r)
 {
     struct outrider_error err;
-    if (r->sink == NULL || r->sink->trouble[0] == '\0' || r->stats.in_flight == 0 || r->is_down ||
-        r->is_stalled)
+    if (r->sink == NULL || r->sink->trouble[0] == '\0' ||
+        (r->stats.in_flight == 0 && !r->sink->is_busy) || r->is_down || r->is_stalled)
         return;
     outrider__fail(&err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "%s", r->sink->trouble);
     sink_stalls(r, &err);

@@ -2,7 +2,8 @@
 /*
  * What the engine's files share: relay.c (the life of a pipeline),
  * relay_flow.c (events on their way through lanes and sink), relay_ops.c
- * (operations of the source). Nobody else includes this.
+ * (operations of the source), relay_exact.c (the other way through: exactly
+ * once). Nobody else includes this.
  */
 #ifndef CORE_RELAY_INTERNAL_H
 #define CORE_RELAY_INTERNAL_H
@@ -15,12 +16,48 @@
 #define RELAY_NEW_BATCHES 5
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
 
+/* Exactly once a batch is a transaction, which costs the same for one event as
+ * for many: it may hold so many times source.batch. */
+#define EXACT_BATCH 4
+
 enum batch_state {
     BATCH_FREE,
     BATCH_FETCHING, /* the source fills it */
     BATCH_LIVE,     /* its events are on their way */
     BATCH_SETTLING, /* the source makes it durable */
     BATCH_VOID      /* forgotten; waits for the sink to give its deliveries back */
+};
+
+enum exact_state {
+    EXACT_OFF,       /* at least once */
+    EXACT_WAITING,   /* for the sink, to hear what it has committed */
+    EXACT_RECALLING, /* the source settles or drops the intent that was found */
+    EXACT_IDLE,      /* between two transactions */
+    EXACT_SENDING,   /* events go into the transaction */
+    EXACT_ABORTING,  /* something failed: the transaction goes, and is planned anew */
+    EXACT_SAVING,    /* all are in it; the source saves the intent */
+    EXACT_COMMITTING /* the sink decides */
+};
+
+/* What must stay true stands in relay_exact.c. */
+struct exact {
+    enum exact_state state;
+    bool is_ready;            /* what was found at the start is settled or dropped */
+    struct commit_mark saved; /* the intent that was saved last */
+    bool has_intent;          /* it is in the database still */
+    struct commit_mark next;  /* the transaction under way */
+    struct batch *batch;      /* its events; NULL: there is none */
+    struct batch *committed;  /* the batch whose intent waits to be settled; or NULL */
+    size_t n_offered;         /* the sink took what there was to send before this event */
+    size_t n_left;            /* events to send that are not in the transaction yet */
+    bool is_broken;           /* something failed */
+    bool batch_holds;         /* it has events that wait, or make others wait; */
+    bool committed_holds;     /* so has that one */
+    bool was_parked;          /* the last one held parked rows: new events are next */
+    uint64_t plan_no;
+    int64_t committed_us; /* monotonic: since when `committed` waits */
+    struct source_op op;
+    bool op_busy;
 };
 
 struct relay {
@@ -56,6 +93,7 @@ struct relay {
     const struct sink_ops *sink_ops;
     struct sink *sink; /* open, or NULL */
     struct event *ready_head, *ready_tail;
+    struct exact exact;
     bool needs_flush;
     bool is_sink_full; /* it took fewer than it was offered */
     bool is_down;      /* an outage: offers nothing until retry_us */
@@ -86,6 +124,11 @@ struct relay {
 /* How long a relay that lost its source keeps the sink: long enough for a
  * connection that comes right back, too short to be in a successor's way. */
 #define SINK_GRACE_US 500000
+
+static inline bool relay_is_exact(const struct relay *r)
+{
+    return r->exact.state != EXACT_OFF;
+}
 
 static inline bool relay_is_active(const struct relay *r)
 {
@@ -126,6 +169,17 @@ void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why
 void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
                              const struct outrider_error *why);
 bool outrider__relay_sink_check(struct relay *r);
+void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why);
+/* The sink answers, whatever it is that it says. */
+void outrider__relay_sink_up(struct relay *r);
+bool outrider__relay_is_expired(const struct relay *r, const struct event *e);
+void outrider__relay_keep_failure(struct event *e, const struct outrider_error *why);
+/* Turns the delivery into the dead letter's, where one is to be published. */
+bool outrider__relay_dead_letter(struct relay *r, struct event *e);
+/* Routes the event, or says why it can never be offered. */
+int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err);
+/* The event has its outcome: counted, and told. */
+void outrider__relay_tell(struct relay *r, struct event *e);
 
 /* relay_ops.c */
 bool outrider__relay_source_poll(struct relay *r);
@@ -136,5 +190,24 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
 void outrider__relay_void_collect(struct relay *r);
 void outrider__relay_settle_final(struct relay *r);
 bool outrider__relay_has_void(const struct relay *r);
+bool outrider__relay_start_op(struct relay *r, struct source_op *op);
+/* The batch is durable: the database answers for its lanes from now on. */
+void outrider__relay_batch_settled(struct relay *r, struct batch *b);
+
+/* relay_exact.c */
+void outrider__relay_exact_init(struct relay *r);
+void outrider__relay_exact_admit(struct relay *r, struct batch *b);
+bool outrider__relay_exact_step(struct relay *r);
+void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_result result,
+                                   const struct outrider_error *why);
+/* An operation of the source is complete. */
+void outrider__relay_exact_done(struct relay *r, const struct source_op *op);
+void outrider__relay_exact_sink_lost(struct relay *r);
+void outrider__relay_exact_source_lost(struct relay *r);
+/* Whether the source may be asked for events. */
+bool outrider__relay_exact_may_fetch(const struct relay *r);
+void outrider__relay_exact_final(struct relay *r);
+bool outrider__relay_exact_is_idle(const struct relay *r);
+int64_t outrider__relay_exact_wake(const struct relay *r);
 
 #endif

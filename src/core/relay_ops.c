@@ -9,22 +9,28 @@
 
 #define PARKED_PAUSE_US 100000 /* after a fetch of due rows that found none */
 
-static bool start_op(struct relay *r, struct source_op *op, enum source_op_kind kind,
-                     struct batch *b)
+bool outrider__relay_start_op(struct relay *r, struct source_op *op)
 {
     struct outrider_error err;
-    *op = (struct source_op){.kind = kind, .batch = b, .now_wall_us = r->now.wall_us};
-    if (kind == SOURCE_FETCH_PARKED && r->config.once)
+    op->now_wall_us = r->now.wall_us;
+    if (op->kind == SOURCE_FETCH_PARKED && r->config.once)
         op->now_wall_us = r->once_wall_us;
     r->op_no++;
-    if (b != NULL && kind != SOURCE_SETTLE)
-        b->fetch_no = r->op_no;
+    if (op->kind == SOURCE_FETCH || op->kind == SOURCE_FETCH_PARKED)
+        op->batch->fetch_no = r->op_no;
     if (r->source->ops->start(r->source, op, &err) < 0) {
         outrider__relay_source_drop(r, &err);
         return false;
     }
     r->n_ops++;
     return true;
+}
+
+static bool start_op(struct relay *r, struct source_op *op, enum source_op_kind kind,
+                     struct batch *b)
+{
+    *op = (struct source_op){.kind = kind, .batch = b};
+    return outrider__relay_start_op(r, op);
 }
 
 static struct batch *free_batch(struct relay *r)
@@ -99,6 +105,8 @@ bool outrider__relay_source_start(struct relay *r)
     bool progress = false;
     if (r->source == NULL || !r->source->active || r->stopping || r->failed)
         return false;
+    if (relay_is_exact(r) && !r->exact.is_ready)
+        return false;
     if (r->now.mono_us < r->started_us + r->config.source.initial_delay_us)
         return false;
     if (r->config.once && !r->mark_started) {
@@ -107,7 +115,8 @@ bool outrider__relay_source_start(struct relay *r)
         progress |= start_op(r, &r->mark_op, SOURCE_MARK, NULL);
     }
     /* In an outage what is in memory is enough: nothing of it moves. */
-    if (r->source != NULL && !(r->is_down && !r->is_probing)) {
+    if (r->source != NULL && !(r->is_down && !r->is_probing) &&
+        (!relay_is_exact(r) || outrider__relay_exact_may_fetch(r))) {
         progress |= start_fetch_parked(r);
         progress |= r->source != NULL && start_fetch(r);
     }
@@ -166,8 +175,7 @@ static int fetched(struct relay *r, struct batch *b, struct outrider_error *err)
     return 0;
 }
 
-/* The batch is durable: the database answers for its lanes from now on. */
-static void settled(struct relay *r, struct batch *b)
+void outrider__relay_batch_settled(struct relay *r, struct batch *b)
 {
     (void)FAILPOINT("relay.after_settle");
     r->stats.settles++;
@@ -225,10 +233,14 @@ static int completed(struct relay *r, struct source_op *op, struct outrider_erro
     case SOURCE_FETCH_PARKED:
         return fetched(r, op->batch, err);
     case SOURCE_SETTLE:
-        settled(r, op->batch);
+        outrider__relay_batch_settled(r, op->batch);
         break;
     case SOURCE_CLEANUP:
         cleaned(r, op);
+        break;
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
+        outrider__relay_exact_done(r, op);
         break;
     }
     return 0;
@@ -249,6 +261,8 @@ bool outrider__relay_source_poll(struct relay *r)
             outrider__relay_source_drop(r, &err);
             return false;
         }
+        if (r->source == NULL) /* to be opened anew */
+            return true;
         progress = true;
     }
     if (r->source->warnings != r->warnings) {
@@ -273,7 +287,7 @@ bool outrider__relay_source_poll(struct relay *r)
 bool outrider__relay_start_settles(struct relay *r)
 {
     bool progress = false;
-    if (r->source == NULL || !r->source->active || r->is_final)
+    if (r->source == NULL || !r->source->active || r->is_final || relay_is_exact(r))
         return false;
     struct batch *parked = &r->batches[0];
     for (size_t i = 0; i <= r->n_fifo; i++) {
@@ -306,6 +320,10 @@ void outrider__relay_settle_final(struct relay *r)
     r->is_final = true;
     if (r->source == NULL || !r->source->active)
         return;
+    if (relay_is_exact(r)) {
+        outrider__relay_exact_final(r);
+        return;
+    }
     bool whole = true;
     for (size_t i = 0; i < r->n_fifo && whole; i++) {
         struct batch *b = r->fifo[i];
@@ -352,6 +370,8 @@ void outrider__relay_void_collect(struct relay *r)
 
 void outrider__relay_source_drop(struct relay *r, const struct outrider_error *why)
 {
+    if (relay_is_exact(r))
+        outrider__relay_exact_source_lost(r);
     if (r->source != NULL) {
         r->source->ops->close(r->source);
         free(r->source);

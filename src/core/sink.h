@@ -22,12 +22,31 @@
  *      lane at a time.
  *  (7) An error from poll() means that the sink is lost as a whole: the engine
  *      closes it and opens it anew with backoff, or ends if it says STOP.
+ *
+ * Exactly once is for sinks that have commit() and abort(); see core/progress.h.
+ * The engine asks for it by setting `identity` before open(). Then, besides:
+ *
+ *  (8) open() begins to shut out whoever was opened with the same identity
+ *      before. It is complete when is_busy is false: then nothing of theirs can
+ *      become visible any more, and `progress` is the last transaction that was
+ *      committed under that identity, by anybody.
+ *  (9) What is taken belongs to one transaction. DELIVERED says that it is in
+ *      there; nobody sees it before commit(). After any other report the
+ *      transaction can only be aborted, which the engine does.
+ * (10) commit() is asked for when all that was taken is DELIVERED. When is_busy
+ *      is false again, its events and the new progress are visible, together.
+ *      If poll() fails before, they are or they are not, together: the progress
+ *      after the next open() tells, and does not change any more.
+ * (11) abort() forgets the transaction. What is still out is reported, in any
+ *      way, before is_busy is false again.
+ * (12) An error FENCED from poll(): somebody else was opened with the identity.
  */
 #ifndef CORE_SINK_H
 #define CORE_SINK_H
 
 #include "core/event.h"
 #include "core/finding.h"
+#include "core/progress.h"
 
 struct pipeline_config;
 
@@ -40,12 +59,16 @@ struct sink {
     void (*settled)(void *ctx, struct delivery *d, enum sink_result result,
                     const struct outrider_error *why);
     void *settled_ctx;
+    const char *identity; /* exactly once, under this name; NULL: at least once */
     /* Set by the sink in open(). */
     bool wants_headers;    /* deliveries carry headers; otherwise they are not even built */
     int lane_depth;        /* how many of one lane and topic it may hold: 1, or 0 for any number */
     int64_t wake_us;       /* monotonic: call poll() at the latest then */
     char description[256]; /* for people, without secrets */
     char trouble[256];     /* why nothing of what it holds moves; empty: it does, or nobody knows */
+    /* Exactly once only; set by the sink, read by the engine after every call. */
+    bool is_busy; /* opening, committing or aborting: takes nothing */
+    struct commit_mark progress;
 };
 
 struct pollfd;
@@ -67,6 +90,9 @@ struct sink_ops {
     void (*close)(struct sink *s);
     /* Optional: whether the configuration makes sense to it. No I/O. */
     int (*check)(const struct pipeline_config *config, struct outrider_error *err);
+    /* Optional, both or none: (10), (11). */
+    void (*commit)(struct sink *s, struct commit_mark progress, struct instant now);
+    void (*abort)(struct sink *s, struct instant now);
     /* Optional: looks at the receiver without publishing anything, and says what
      * works and what does not. May wait, within connect_timeout. An error says
      * that it could not look at all. */

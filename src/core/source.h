@@ -28,11 +28,33 @@
  *      returns, for each lane whose first row is due, that row and those
  *      behind it, never one without those before it.
  *  (9) close() is legal at any time, also after a failed open().
+ *
+ * Exactly once (config.exactly_once; see core/progress.h) is for sources with
+ * keeps_intents. Then SETTLE is not used, and besides:
+ *
+ * (10) While active, `identity` names the outbox and the pipeline among all the
+ *      databases of the world, as far as that can be known; `saved` is the
+ *      intent that was saved last, and has_intent says whether it is still
+ *      there, neither settled nor dropped.
+ * (11) INTENT is one atomic step, and survives a power cut once it is done: it
+ *      settles `batch`, whose intent was the last one, and saves the outcomes
+ *      of `intent` as the new one, `progress`. Either may be NULL. An intent
+ *      that was not settled and is saved over is dropped by that.
+ * (12) RECALL comes first where has_intent is set at the start, and whenever the
+ *      sink has committed something unexpected: `progress`. An intent that is
+ *      that one is settled as it was saved; one that follows it is dropped, and
+ *      `progress` is what is saved then. Anything else is left alone: that it
+ *      completes proves that this relay is still the active one. After the
+ *      first the engine opens the source anew: it reads from another place then.
+ * (13) A relay that lost its lock can do neither: FENCED, as in (6). Without
+ *      exactly_once a database that holds an intent is refused: whether its
+ *      events were published is not known here.
  */
 #ifndef CORE_SOURCE_H
 #define CORE_SOURCE_H
 
 #include "core/event.h"
+#include "core/progress.h"
 
 struct pipeline_config; /* core/config.h */
 struct pollfd;
@@ -42,16 +64,20 @@ enum source_op_kind {
     SOURCE_FETCH,        /* fill the batch with new events; an empty one is a valid answer */
     SOURCE_FETCH_PARKED, /* fill the batch with due parked rows */
     SOURCE_SETTLE,       /* make the outcomes of batch->events[0..n_settle) durable */
-    SOURCE_CLEANUP       /* remove one paced portion of settled rows past their retention */
+    SOURCE_CLEANUP,      /* remove one paced portion of settled rows past their retention */
+    SOURCE_INTENT,       /* exactly once: settle one batch, save the intent of another */
+    SOURCE_RECALL        /* exactly once: settle or drop the intent that was found */
 };
 
 struct source_op {
     enum source_op_kind kind;
-    struct batch *batch;    /* FETCH, FETCH_PARKED, SETTLE */
-    int64_t now_wall_us;    /* the engine's clock: FETCH_PARKED, SETTLE, CLEANUP */
-    uint64_t removed;       /* CLEANUP: rows removed */
-    bool more;              /* CLEANUP: there is more to remove right away */
-    struct source_op *next; /* the source's own queue */
+    struct batch *batch;         /* FETCH, FETCH_PARKED, SETTLE; INTENT: to be settled, or NULL */
+    struct batch *intent;        /* INTENT: to be saved, or NULL */
+    struct commit_mark progress; /* INTENT, RECALL */
+    int64_t now_wall_us;         /* the engine's clock: all but MARK and FETCH */
+    uint64_t removed;            /* CLEANUP: rows removed */
+    bool more;                   /* CLEANUP: there is more to remove right away */
+    struct source_op *next;      /* the source's own queue */
 };
 
 /* Whether a FETCH finds the same before and after this operation (contract 4). */
@@ -78,11 +104,16 @@ struct source {
     char waiting_for[160]; /* while not active: who is (host, pid) where it can be known */
     char warning[256];     /* something people should know that is no error */
     uint32_t warnings;     /* counts them: a new one is told */
+    /* Exactly once only: (10). */
+    char identity[256];
+    struct commit_mark saved;
+    bool has_intent;
 };
 
 struct source_ops {
     const char *scheme; /* "sqlite" */
     size_t size;        /* of the adapter's struct, whose first member is struct source */
+    bool keeps_intents; /* exactly_once is possible */
     /* Begins to connect. Configuration that can never work is an error with STOP. */
     int (*open)(struct source *s, const struct pipeline_config *config, struct instant now,
                 struct outrider_error *err);

@@ -22,6 +22,7 @@ struct init_options {
     const char *layout;    /* "log", "status" or NULL for the default */
     const char *payload;   /* "jsonb", "text", "bytea" or NULL */
     const char *partition; /* "day", "month" or NULL */
+    bool inbox;            /* the table of handled events too, for consumers */
     bool dry_run;
 };
 
@@ -107,6 +108,9 @@ struct store_ops {
     /* Removes one portion of at most `limit` settled rows older than the cutoff. */
     int (*cleanup)(struct store *s, int64_t older_than_us, uint64_t limit, uint64_t *ret_removed,
                    struct outrider_error *err);
+    /* The same for the inbox: ids that were marked before the cutoff. */
+    int (*cleanup_inbox)(struct store *s, int64_t older_than_us, uint64_t limit,
+                         uint64_t *ret_removed, struct outrider_error *err);
     int (*doctor)(struct store *s, finding_fn *found, void *ctx, struct outrider_error *err);
     int (*resync)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
     /* Drops what the server keeps for the pipeline; NULL where there is no such thing. */

@@ -28,7 +28,11 @@ static int kafka_open(struct sink *s, const struct pipeline_config *config, stru
     k->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (k->event_fd < 0)
         return outrider__fail_errno(err, errno, "cannot make an event descriptor");
+    if (s->identity != NULL && outrider__kafka_exact_open(k, err) < 0)
+        return -1;
     if (outrider__kafka_session_open(k, &k->fast, false, err) < 0)
+        return -1;
+    if (s->identity != NULL && outrider__kafka_exact_start(k, err) < 0)
         return -1;
     s->wants_headers = true;
     s->lane_depth = 0;
@@ -75,6 +79,14 @@ static int take(struct kafka_sink *k, struct delivery *d)
         r->topic = t;
         t->n++;
     }
+    if (t != NULL && t->is_denied) {
+        outrider__kafka_explain(
+            outrider__kafka_verdict(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
+            RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, t->name, &why);
+        k->exact.n_verdicts++;
+        outrider__kafka_judge(k, r, SINK_RETRY, &why);
+        return 0;
+    }
     if (t == NULL || outrider__kafka_lane_join(k, r) < 0) {
         outrider__kafka_record_free(k, r);
         return -1;
@@ -88,6 +100,8 @@ static size_t kafka_submit(struct sink *s, struct delivery **d, size_t n, struct
     struct kafka_sink *k = kafka_of(s);
     size_t taken = 0;
     k->now = now;
+    if (s->is_busy)
+        return 0;
     if (k->n_records == 0)
         k->progress_us = now.mono_us;
     while (taken < n && !k->fast.is_dying && k->overflow.head == NULL && has_room(k, d[taken]) &&
@@ -107,7 +121,8 @@ static void take_reports(struct kafka_sink *k, struct kafka_session *s, rd_kafka
 {
     const rd_kafka_message_t *m;
     while ((m = rd_kafka_event_message_next(event)) != NULL)
-        outrider__kafka_returned(k, s, m->_private, m->err);
+        if (m->_private != NULL) /* else it is the progress: its commit knows */
+            outrider__kafka_returned(k, s, m->_private, m->err);
 }
 
 static int take_event(struct kafka_sink *k, struct kafka_session *s, rd_kafka_event_t *event,
@@ -155,7 +170,9 @@ static int kafka_poll(struct sink *s, struct instant now, struct outrider_error 
         return -1;
     (void)FAILPOINT("kafka.after_reports");
     outrider__kafka_advance(k);
-    return outrider__kafka_sessions_check(k, err);
+    if (outrider__kafka_sessions_check(k, err) < 0)
+        return -1;
+    return outrider__kafka_exact_poll(k, err);
 }
 
 static int kafka_fds(struct sink *s, struct pollfd *ret_fds, int max)
@@ -169,8 +186,10 @@ static int kafka_fds(struct sink *s, struct pollfd *ret_fds, int max)
 static void kafka_close(struct sink *s)
 {
     struct kafka_sink *k = kafka_of(s);
+    outrider__kafka_exact_end(k);
     outrider__kafka_session_close(k, &k->fast);
     outrider__kafka_session_close(k, &k->careful);
+    outrider__kafka_exact_release(k);
     outrider__kafka_tables_free(k);
     outrider__kafka_settings_release(&k->settings);
     if (k->event_fd >= 0)
@@ -188,5 +207,7 @@ const struct sink_ops outrider__sink_kafka = {
     .fds = kafka_fds,
     .close = kafka_close,
     .check = outrider__kafka_check,
+    .commit = outrider__kafka_exact_commit,
+    .abort = outrider__kafka_exact_abort,
     .doctor = outrider__kafka_doctor,
 };

@@ -2,7 +2,8 @@
 /*
  * What the files of the Kafka sink share: kafka.c (the seam), kafka_flow.c
  * (records on their way), kafka_topic.c (topics and lanes), kafka_session.c
- * (producers), kafka_config.c, kafka_error.c, kafka_doctor.c.
+ * (producers), kafka_exact.c and kafka_progress.c (exactly once),
+ * kafka_config.c, kafka_error.c, kafka_doctor.c.
  *
  * How order is kept. A broker rejects whole batches, and librdkafka goes on
  * behind a batch that was rejected: then what shared its batch would be
@@ -17,6 +18,11 @@
  *    something was rejected, for a while: one record of a lane at a time, few
  *    of the topic together, then more, until the culprit stands alone.
  *
+ * Exactly once there is only one, and what it carries becomes visible in a
+ * transaction, or not at all: nothing has to wait for trust. A topic in which a
+ * batch was rejected is sent one record at a time in the next transaction, so
+ * that the culprit stands alone.
+ *
  *  (1) A record is in one place: held in its lane, waiting in its topic, in a
  *      producer (n_out of lane, topic and session count it), or judged (in the
  *      list of verdicts that poll() tells).
@@ -30,6 +36,7 @@
 #include "core/sink.h"
 
 #include <librdkafka/rdkafka.h>
+#include <pthread.h>
 
 /* kafka_error.c: what an error of librdkafka means for the event. */
 enum kafka_scope {
@@ -109,6 +116,7 @@ struct kafka_session {
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue;
     bool is_careful;
+    bool is_exact; /* its records are in transactions */
     bool is_dying; /* rejected something: ends when its last record is back */
     size_t n_out;
     int64_t down_since_us; /* all brokers away, or 0 */
@@ -124,6 +132,7 @@ struct kafka_topic {
     uint64_t hash;
     char *name;
     bool is_careful;
+    bool is_denied;                /* exactly once: it failed the last transaction */
     struct kafka_session *session; /* whose rkt it is, or NULL */
     rd_kafka_topic_t *rkt;
     size_t n, n_out;           /* records; of them, in a producer */
@@ -138,12 +147,46 @@ struct kafka_topic {
 #define KAFKA_TOPICS_MAX 1024
 #define KAFKA_TRUST 16384
 
+enum kafka_job { JOB_NONE, JOB_OPEN, JOB_COMMIT, JOB_ABORT };
+
+struct kafka_exact {
+    bool is_on;
+    const struct pipeline_config *config;
+    const char *servers;
+    char *transactional_id;
+    const char *key; /* the identity, in there */
+    int replication;
+    rd_kafka_t *rk;
+    int event_fd;
+    pthread_t thread;
+    bool has_thread;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    /* Under the mutex. */
+    enum kafka_job job;
+    bool is_done, is_closing;
+    int result;
+    struct outrider_error error;
+    struct commit_mark found;
+    char trouble[128];
+    char denied[256]; /* a topic that cannot be part of a transaction */
+
+    /* The pipeline's thread only. */
+    int64_t began_us;
+    struct commit_mark next;
+    rd_kafka_resp_err_t refused; /* the record of progress */
+    size_t n_verdicts;           /* records that failed this transaction by themselves */
+    unsigned n_blanks;           /* transactions in a row that failed, and none had */
+};
+
 struct kafka_sink {
     struct sink base; /* must stay first: see kafka_of() */
     const struct pipeline_config *config;
     struct kafka_settings settings;
     int event_fd;
     struct kafka_session fast, careful;
+    struct kafka_exact exact;
     struct instant now;
 
     struct kafka_lane *lanes[KAFKA_BUCKETS], *free_lanes;
@@ -200,7 +243,7 @@ void outrider__kafka_tables_free(struct kafka_sink *k);
 
 static inline bool kafka_is_trusted(const struct kafka_session *s, const struct kafka_lane *l)
 {
-    return s->trusted != NULL && s->trusted[l->hash % KAFKA_TRUST] == l->hash;
+    return s->is_exact || (s->trusted != NULL && s->trusted[l->hash % KAFKA_TRUST] == l->hash);
 }
 
 /* kafka_session.c */
@@ -227,6 +270,33 @@ void outrider__kafka_advance(struct kafka_sink *k);
 void outrider__kafka_judge(struct kafka_sink *k, struct kafka_record *r, enum sink_result result,
                            const struct outrider_error *why);
 void outrider__kafka_topic_advance(struct kafka_sink *k, struct kafka_topic *t);
+
+/* All that is not in a producer comes back untried. */
+void outrider__kafka_give_back(struct kafka_sink *k);
+/* What was denied before has had its verdict; from now on this topic is, or none (""). */
+void outrider__kafka_deny(struct kafka_sink *k, const char *topic);
+
+/* kafka_exact.c; the first five are calls of the pipeline's thread. */
+int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err);
+int outrider__kafka_exact_conf(const struct kafka_sink *k, rd_kafka_conf_t *conf,
+                               struct outrider_error *err);
+void outrider__kafka_exact_events(struct kafka_sink *k, rd_kafka_conf_t *conf);
+int outrider__kafka_exact_start(struct kafka_sink *k, struct outrider_error *err);
+int outrider__kafka_exact_poll(struct kafka_sink *k, struct outrider_error *err);
+/* Before the producer is closed, and after. */
+void outrider__kafka_exact_end(struct kafka_sink *k);
+void outrider__kafka_exact_release(struct kafka_sink *k);
+void outrider__kafka_exact_commit(struct sink *s, struct commit_mark progress, struct instant now);
+void outrider__kafka_exact_abort(struct sink *s, struct instant now);
+/* Any thread. */
+bool outrider__kafka_exact_is_closing(struct kafka_exact *x);
+void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text);
+int outrider__kafka_exact_fail(const struct kafka_exact *x, rd_kafka_resp_err_t code,
+                               const char *what, const char *text, struct outrider_error *err);
+
+/* kafka_progress.c: what was last committed under the identity; nothing: no 0. */
+int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret_found,
+                                  struct outrider_error *err);
 
 /* kafka_create.c: topics that are made because create_topics asks for it. */
 void outrider__kafka_create_begin(struct kafka_sink *k, struct kafka_topic *t);

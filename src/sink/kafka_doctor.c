@@ -130,8 +130,8 @@ static void look_at_idempotence(struct look *l)
         tell(l, FINDING_OK, NULL, "this user may write as an idempotent producer");
 }
 
-/* Of no use without exactly once, so what is missing is only told. Nothing is
- * published, but the cluster remembers the name for a while. */
+/* Only exactly once needs them. Nothing is published, but the cluster remembers the
+ * name, which begins as the pipelines' own do, for a while. */
 static void look_at_transactions(struct look *l, struct outrider_error *err)
 {
     struct kafka_settings settings;
@@ -139,7 +139,7 @@ static void look_at_transactions(struct look *l, struct outrider_error *err)
     if (outrider__kafka_conf(l->config, true, &conf, &settings, err) < 0)
         return;
     outrider__kafka_settings_release(&settings);
-    (void)rd_kafka_conf_set(conf, "transactional.id", "outrider-doctor", NULL, 0);
+    (void)rd_kafka_conf_set(conf, "transactional.id", "outrider:doctor", NULL, 0);
     (void)rd_kafka_conf_set(conf, "message.timeout.ms", "10000", NULL, 0);
     rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
     if (rk == NULL) {
@@ -151,9 +151,9 @@ static void look_at_transactions(struct look *l, struct outrider_error *err)
     if (why == NULL)
         tell(l, FINDING_OK, NULL, "this user may use transactions");
     else
-        tell(l, FINDING_NOTE,
-             "only exactly once needs them: allow this user Write and Describe on its "
-             "transactional ids (outrider-)",
+        tell(l, l->config->exactly_once ? FINDING_PROBLEM : FINDING_NOTE,
+             "exactly_once needs them: allow this user Write and Describe on transactional ids "
+             "that begin with outrider:",
              "this user may not use transactions: %s", rd_kafka_error_string(why));
     if (why != NULL)
         rd_kafka_error_destroy(why);

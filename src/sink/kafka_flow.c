@@ -204,7 +204,8 @@ static void delivered(struct kafka_sink *k, struct kafka_session *s, struct kafk
     k->base.trouble[0] = '\0';
     if (r->lane != NULL && s->trusted != NULL)
         s->trusted[r->lane->hash % KAFKA_TRUST] = r->lane->hash;
-    if (t->is_careful && t->window < WINDOW_MAX)
+    /* A transaction begins anew with all of it: one by one is the only way to the end. */
+    if (t->is_careful && t->window < WINDOW_MAX && !s->is_exact)
         t->window *= 2;
     k->base.settled(k->base.settled_ctx, r->d, SINK_DELIVERED, NULL);
 }
@@ -227,6 +228,9 @@ static void failed(struct kafka_sink *k, struct kafka_record *r, rd_kafka_resp_e
         result = SINK_UNTRIED;
     if (r->lane != NULL && result != SINK_DEAD)
         r->lane->is_broken = true;
+    if (k->exact.is_on && r->is_alone && (result == SINK_RETRY || result == SINK_DEAD))
+        t->is_careful = false; /* found */
+    k->exact.n_verdicts += result == SINK_RETRY || result == SINK_DEAD || t->is_careful;
     outrider__kafka_explain(v, err, t->name, &why);
     k->base.settled(k->base.settled_ctx, r->d, result, &why);
 }
@@ -272,6 +276,28 @@ static void drain_overflow(struct kafka_sink *k)
     for (size_t i = 0; was_stuck && i < KAFKA_TOPIC_BUCKETS; i++)
         for (struct kafka_topic *t = k->topics[i]; t != NULL; t = t->chain)
             outrider__kafka_topic_advance(k, t);
+}
+
+void outrider__kafka_give_back(struct kafka_sink *k)
+{
+    struct kafka_record *r;
+    while ((r = kafka_pop(&k->overflow)) != NULL)
+        judge_untried(k, r);
+    for (size_t i = 0; i < KAFKA_TOPIC_BUCKETS; i++)
+        for (struct kafka_topic *t = k->topics[i]; t != NULL; t = t->chain)
+            while ((r = kafka_pop(&t->waiting)) != NULL)
+                judge_untried(k, r);
+    for (size_t i = 0; i < KAFKA_BUCKETS; i++)
+        for (struct kafka_lane *l = k->lanes[i]; l != NULL; l = l->chain)
+            break_lane(k, l);
+    k->is_stuck = false;
+}
+
+void outrider__kafka_deny(struct kafka_sink *k, const char *topic)
+{
+    for (size_t i = 0; i < KAFKA_TOPIC_BUCKETS; i++)
+        for (struct kafka_topic *t = k->topics[i]; t != NULL; t = t->chain)
+            t->is_denied = strcmp(t->name, topic) == 0;
 }
 
 void outrider__kafka_advance(struct kafka_sink *k)

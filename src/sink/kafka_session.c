@@ -22,7 +22,14 @@ int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, 
         return -1;
     outrider__kafka_settings_release(&settings);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
-    *s = (struct kafka_session){.is_careful = careful};
+    *s = (struct kafka_session){.is_careful = careful, .is_exact = k->exact.is_on};
+    if (s->is_exact) {
+        outrider__kafka_exact_events(k, conf);
+        if (outrider__kafka_exact_conf(k, conf, err) < 0) {
+            rd_kafka_conf_destroy(conf);
+            return -1;
+        }
+    }
     if (!careful && (s->trusted = calloc(KAFKA_TRUST, sizeof *s->trusted)) == NULL) {
         rd_kafka_conf_destroy(conf);
         return outrider__fail_nomem(err);
@@ -72,6 +79,8 @@ static int fatal(struct kafka_sink *k, struct kafka_session *s, struct outrider_
         s->is_dying = true;
         return 0;
     }
+    if (s->is_exact)
+        return outrider__kafka_exact_fail(&k->exact, code, "go on", text, err);
     const struct kafka_verdict *v = outrider__kafka_verdict(code);
     bool must_stop = v->result == SINK_STOP;
     outrider__fail(err, must_stop ? v->code : OUTRIDER_SINK_DOWN,

@@ -94,7 +94,7 @@ static void drop_idle_topics(struct kafka_sink *k)
         struct kafka_topic **at = &k->topics[i];
         while (*at != NULL) {
             struct kafka_topic *t = *at;
-            if (t->n > 0 || t->is_careful || t->making == MAKE_ASKED) {
+            if (t->n > 0 || t->is_careful || t->is_denied || t->making == MAKE_ASKED) {
                 at = &t->chain;
                 continue;
             }
@@ -131,7 +131,7 @@ struct kafka_topic *outrider__kafka_topic_get(struct kafka_sink *k, struct bytes
 
 rd_kafka_topic_t *outrider__kafka_topic_handle(struct kafka_sink *k, struct kafka_topic *t)
 {
-    struct kafka_session *s = t->is_careful ? &k->careful : &k->fast;
+    struct kafka_session *s = t->is_careful && !k->exact.is_on ? &k->careful : &k->fast;
     struct outrider_error ignored;
     if (s->is_dying)
         return NULL;

@@ -80,6 +80,7 @@ int rig_open(struct rig *r, struct outrider_error *err)
     r->sink->settled = settled;
     r->sink->settled_ctx = r;
     r->is_open = true;
+    r->sink->identity = r->identity;
     return r->sink->ops->open(r->sink, &r->config, outrider__clock_now(), err);
 }
 

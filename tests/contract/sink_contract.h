@@ -55,6 +55,7 @@ struct rig {
     const struct sink_fixture *fixture;
     struct sink *sink;
     struct pipeline_config config;
+    const char *identity; /* of the sink, exactly once */
     char url[1024];
     bool is_open, in_poll;
     struct delivery *d; /* RIG_MAX of them; the first n are in use */

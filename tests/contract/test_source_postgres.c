@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The source's contract over PostgreSQL, layout log. */
+#include "contract/intent_contract.h"
 #include "contract/source_contract.h"
 
 #include <stdio.h>
@@ -13,5 +14,6 @@ int main(void)
         (void)fprintf(stderr, "no PostgreSQL server programs: skipped\n");
         return 0;
     }
-    return source_contract_run("source_postgres", &pg_fixture);
+    return source_contract_run("source_postgres", &pg_fixture) +
+           intent_contract_run("source_postgres, exactly once", &pg_fixture);
 }

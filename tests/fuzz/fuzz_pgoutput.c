@@ -20,6 +20,8 @@ static const struct cdc_outbox adopted = {
                 [COL_CREATED_AT] = "created_at"},
     .aggregate_type = "thing",
     .event_type = "happened",
+    .headers = {{"aggregate", "aggregate_id"}, {"when", "created_at"}, {"what", "payload"}},
+    .n_headers = 3,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

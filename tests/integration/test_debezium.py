@@ -210,7 +210,21 @@ class Polled(Connectors, DebeziumTest):
 
 
 class Streamed(Connectors, DebeziumTest):
-    pass
+    def test_a_publication_of_debeziums_is_used_as_it_is(self):
+        self.make_table()
+        self.script("CREATE TABLE other (n int PRIMARY KEY); CREATE PUBLICATION dbz FOR ALL TABLES")
+        connector = self.connector()
+        connector["config"].update({"publication.name": "dbz", "slot.name": "debezium"})
+        self.prepare(connector)
+        self.sql("INSERT INTO other SELECT generate_series(1, 100)")
+        self.insert()
+        self.sql("UPDATE outbox SET type = 'Changed'; UPDATE other SET n = -n; DELETE FROM other")
+        self.insert(aggregateid="43")
+        self.sql("DELETE FROM outbox; TRUNCATE outbox")
+        r = self.run_connector(connector)
+        self.assertIn("slot.name", r.err)
+        self.assertEqual(sorted(m["key"] for m in self.read("outbox.event." + self.word)), ["42", "43"])
+        self.assertEqual(self.column("SELECT pubname FROM pg_publication"), ["dbz"])
 
 
 class StreamedAsText(DebeziumTest):

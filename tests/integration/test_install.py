@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: MIT
 """What `make install` leaves behind works: the program finds its adapters, and
-an application builds with pkg-config and the public headers alone."""
+applications build with pkg-config or CMake and the public headers alone."""
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
 
 BUILD = pathlib.Path(os.environ["OUTRIDER_BUILD"])
+SOURCE = pathlib.Path(os.environ["OUTRIDER_SOURCE"])
+SANITIZE = "-fsanitize=address,undefined"
+CLIENTS = ("sqlite", "postgres")
 
 APPLICATION = r"""
 #include <outrider/outrider.h>
@@ -18,6 +22,7 @@ int main(int argc, char **argv)
 {
     struct outrider_error err;
     struct outrider_event event = OUTRIDER_EVENT_INIT;
+    struct outrider_writer *writer = NULL;
     sqlite3 *db;
     event.aggregate_type = "order";
     event.aggregate_id = "42";
@@ -32,43 +37,131 @@ int main(int argc, char **argv)
         return 2; /* outside a transaction: must be refused */
     if (err.code != OUTRIDER_NO_TRANSACTION)
         return 3;
+    if (outrider_writer_new_sqlite(db, 0, &writer, &err) < 0)
+        return 4;
     sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
-    if (outrider_enqueue_sqlite(db, &event, 0, NULL, &err) < 0)
+    if (outrider_writer_put(writer, &event, 0, NULL, &err) < 0)
         return fprintf(stderr, "%s\n", err.message), 1;
     sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    outrider_writer_free(writer);
     return sqlite3_close(db);
 }
 """
 
+CMAKE_PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(app C)
+find_package(outrider 0.1 REQUIRED COMPONENTS sqlite postgres)
+foreach(kind sqlite sqlite_static)
+    add_executable(app_${kind} app.c)
+    target_link_libraries(app_${kind} outrider::${kind})
+    target_link_options(app_${kind} PRIVATE -fsanitize=address,undefined)
+endforeach()
+if(NOT TARGET outrider::postgres OR NOT TARGET outrider::postgres_static)
+    message(FATAL_ERROR "no outrider::postgres")
+endif()
+"""
+
 
 def run(*command, **kw):
-    return subprocess.run(command, check=True, capture_output=True, text=True, **kw).stdout
+    p = subprocess.run(command, capture_output=True, text=True, **kw)
+    if p.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}: {p.returncode}\n{p.stdout}\n{p.stderr}")
+    return p.stdout
 
 
 class Install(unittest.TestCase):
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.root = pathlib.Path(holder.name)
-        self.prefix = self.root / "usr"
-        run("cmake", "--install", str(BUILD), "--prefix", str(self.prefix))
+        cls.addClassCleanup(holder.cleanup)
+        cls.root = pathlib.Path(holder.name)
+        cls.prefix = cls.root / "usr"
+        run("cmake", "--install", str(BUILD), "--prefix", str(cls.prefix))
+        pc = next(cls.prefix.rglob("outrider-sqlite.pc")).parent
+        cls.lib = pc.parent
+        for file in pc.glob("*.pc"):
+            file.write_text(re.sub("^prefix=.*", f"prefix={cls.prefix}", file.read_text(), count=1))
+        cls.env = dict(os.environ, PKG_CONFIG_PATH=str(pc), LD_LIBRARY_PATH=str(cls.lib))
+        (cls.root / "app.c").write_text(APPLICATION)
+
+    def flags(self, *arguments):
+        return run("pkg-config", *arguments, env=self.env).split()
+
+    def check_application(self, app):
+        database = f"{app}.db"
+        run(app, database, env=self.env)
+        out = run(str(self.prefix / "bin/outrider"), "relay", "--from", f"sqlite:{database}",
+                  "--to", "stdout:", "--once")
+        self.assertIn('"topic":"order.OrderCreated"', out)
 
     def test_an_application_builds_against_it_and_its_event_is_relayed(self):
-        (self.root / "app.c").write_text(APPLICATION)
-        pc = next(self.prefix.rglob("outrider-sqlite.pc"))
-        text = pc.read_text()
-        pc.write_text(f"prefix={self.prefix}\n" + text.split("\n", 1)[1])
-        env = dict(os.environ, PKG_CONFIG_PATH=str(pc.parent))
-        flags = run("pkg-config", "--cflags", "--libs", "outrider-sqlite", env=env).split()
+        flags = self.flags("--cflags", "--libs", "outrider-sqlite")
         for language in (["cc"], ["c++", "-x", "c++"]):
             app = str(self.root / ("app-" + language[0]))
-            run(*language, "-fsanitize=address,undefined", "-o", app, str(self.root / "app.c"),
-                *flags, f"-Wl,-rpath,{pc.parent.parent}")
-            database = f"{app}.db"
-            run(app, database)
-            out = run(str(self.prefix / "bin/outrider"), "relay", "--from", f"sqlite:{database}",
-                      "--to", "stdout:", "--once")
-            self.assertIn('"topic":"order.OrderCreated"', out)
+            run(*language, SANITIZE, "-o", app, str(self.root / "app.c"), *flags)
+            self.check_application(app)
+
+    def test_the_static_library_is_enough(self):
+        app = str(self.root / "app-static")
+        flags = [f"-l:lib{f[2:]}.a" if f == "-loutrider-sqlite" else f
+                 for f in self.flags("--static", "--cflags", "--libs", "outrider-sqlite")]
+        run("cc", SANITIZE, "-o", app, str(self.root / "app.c"), *flags)
+        self.assertNotIn("outrider-sqlite", run("readelf", "-d", app))
+        self.check_application(app)
+
+    def test_a_cmake_project_finds_it(self):
+        project = self.root / "project"
+        project.mkdir()
+        (project / "app.c").write_text(APPLICATION)
+        (project / "CMakeLists.txt").write_text(CMAKE_PROJECT)
+        run("cmake", "-S", str(project), "-B", str(project / "build"), f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "--build", str(project / "build"))
+        for kind in ("sqlite", "sqlite_static"):
+            self.check_application(str(project / "build" / f"app_{kind}"))
+
+    def test_only_the_public_calls_are_exported_and_all_of_them_are(self):
+        headers = "".join(h.read_text() for h in (self.prefix / "include/outrider").glob("*.h"))
+        declared = set(re.findall(r"\b(outrider_[a-z][a-z_]*)\(", headers))
+        exported = set()
+        for name in CLIENTS:
+            symbols = run("nm", "-D", "--defined-only", str(self.lib / f"liboutrider-{name}.so")).split("\n")
+            symbols = {s.split()[2] for s in symbols if s} - {"OUTRIDER_0"}
+            for symbol in symbols:
+                self.assertRegex(symbol, r"^outrider_[a-z]\w*@@OUTRIDER_0$")
+            exported |= {s.split("@")[0] for s in symbols}
+        self.assertLessEqual(exported, declared)
+        self.assertLessEqual({d for d in declared if d.endswith(("_pg", "_sqlite")) or d.startswith("outrider_writer")},
+                             exported)
+
+    def test_the_static_libraries_define_no_name_that_is_not_ours(self):
+        for name in CLIENTS:
+            out = run("nm", "-g", "--defined-only", str(self.lib / f"liboutrider-{name}.a"))
+            names = re.findall(r"^[0-9a-f]+ [A-Z] (\S+)$", out, re.M)
+            self.assertTrue(names)
+            foreign = [n for n in names if not re.match(r"(__odr_asan\.)?outrider_", n)]
+            self.assertEqual(foreign, [])
+
+    def test_every_header_stands_alone_in_c_and_in_cpp(self):
+        cflags = self.flags("--cflags", *(f"outrider-{name}" for name in CLIENTS))
+        headers = sorted((self.prefix / "include/outrider").glob("*.h"))
+        self.assertGreater(len(headers), 7)
+        for header in headers:
+            text = f"#include <outrider/{header.name}>\n#include <outrider/{header.name}>\nint main(void) {{ return 0; }}\n"
+            for language in (["cc", "-std=c99", "-x", "c"], ["c++", "-std=c++11", "-x", "c++"]):
+                run(*language, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *cflags, "-", input=text)
+
+    def test_the_examples_build_as_an_application_does(self):
+        out = self.root / "examples"
+        out.mkdir()
+        copy = self.root / "sources"
+        run("cp", "-r", str(SOURCE / "examples"), str(copy))  # nothing of the tree beside it
+        env = dict(self.env, CFLAGS=f"-O1 -Wall -Wextra -Werror {SANITIZE}", OUT=str(out))
+        run("make", "-C", str(copy), env=env)
+        self.assertEqual(subprocess.run([out / "bank"], env=self.env, capture_output=True).returncode, 2)
+        database = self.root / "orders.db"
+        run(str(self.prefix / "bin/outrider"), "init", "--db", f"sqlite:{database}")
+        run(str(out / "orders"), "write", "--db", str(database), "--writers", "1", "--orders", "3", env=self.env)
 
     def test_the_program_lists_its_adapters(self):
         self.assertIn("SQLite", run(str(self.prefix / "bin/outrider"), "version"))

@@ -119,8 +119,10 @@ class Security(kafkatest.KafkaTest):
         self.assertEqual([level for level, what in found if "'%s'" % self.topic in what],
                          ["problem"])
         self.assertEqual([level for level, what in found if "transactions" in what], ["note"])
+        found = self.doctor("--set", "exactly_once=true", code=1)
+        self.assertEqual([level for level, what in found if "transactions" in what], ["problem"])
         cluster.allow("User:relay", "write", "topic", self.topic)
-        cluster.allow("User:relay", "all", "transactional-id", "outrider-doctor")
+        cluster.allow("User:relay", "all", "transactional-id", "outrider:", True)
         found = self.doctor(code=0)
         self.assertIn(("ok", "this user may write as an idempotent producer"), found)
         self.assertIn(("ok", "this user may use transactions"), found)

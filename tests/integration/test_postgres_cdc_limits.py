@@ -18,9 +18,10 @@ class Limits(CdcTest):
 
     def deliver(self, relay, events, size):
         goal = int(self.cursor("delivered_total")) + events
-        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', "
-                   f"(i % 100)::text, 'changed', jsonb_build_object('n', i, 'x', repeat('x', {size})) "
-                   f"FROM generate_series(1, {events}) i")
+        with self.owner_session() as session:
+            session.execute("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', "
+                            f"(i % 100)::text, 'changed', jsonb_build_object('n', i, 'x', repeat('x', {size})) "
+                            f"FROM generate_series(1, {events}) i", timeout=180)
         wait_until(lambda: int(self.cursor("delivered_total")) >= goal, "the transaction", deadline=180)
         return self.peak_kib(relay)
 

@@ -114,6 +114,28 @@ class Move(CdcTest):
         self.assertIsNone(self.slot_value("slot_name"))
         self.stop_relay(relay)
 
+    def test_polling_goes_on_while_the_slot_cannot_be_made(self):
+        relay = self.relay(env={"OUTRIDER_FAILPOINTS": "cdc.make_slot=econnreset"})
+        self.commit_event("polled")
+        self.wait_label("polled", relay=relay)
+        self.wait_log(relay, "polling goes on without a slot: cannot make the replication slot")
+        self.wait_streaming(relay)
+        self.commit_event("streamed")
+        self.wait_label("streamed", relay=relay)
+        self.assert_all_delivered(duplicates=False)
+        self.assertNotRegex(relay.err(), "source lost")
+        self.stop_relay(relay)
+
+    def test_a_stream_that_never_comes_up_ends_once_after_the_timeout(self):
+        """The first connection works each time: that is no reason to try for ever."""
+        self.once()
+        self.commit_event("a")
+        done = self.once("--set", "connect_timeout=2s", code=1,
+                         env={"OUTRIDER_FAILPOINTS": "cdc.start_stream=econnreset@*"})
+        self.assertRegex(done.err, "cannot start replication")
+        self.once()
+        self.assertEqual(self.delivered_labels(), ["a"])
+
     def test_an_empty_outbox_moves_as_well(self):
         self.once()
         self.once(mode="poll")

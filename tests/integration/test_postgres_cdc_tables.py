@@ -96,9 +96,9 @@ class WithoutMark(TablesTest):
         slow.begin()
         slow.execute("INSERT INTO events (aggregatetype, aggregateid, type, payload) "
                      "VALUES ('order', 's', 'changed', '{\"n\": \"slow\"}')")
-        relay = self.relay()
+        relay = self.relay(wait=False)
         pid = slow.value("SELECT pg_backend_pid()")
-        self.wait_log(relay, rf"while the server waits.*server process {pid}")
+        self.wait_log(relay, rf"nothing is delivered while the server waits.*server process {pid}")
         self.write("meanwhile")
         slow.commit()
         self.wait_label("slow", "meanwhile", relay=relay)
@@ -123,6 +123,28 @@ class WithoutMark(TablesTest):
     def test_mark_is_refused_where_nothing_can_be_marked(self):
         done = self.once(*sets("after_publish=mark"), code=1)
         self.assertRegex(done.err, "after_publish: mark: public.events has no column.*use delete or none")
+
+
+class NotYetVisible(TablesTest):
+    """A commit that waits for a standby is in the stream before anybody sees its rows."""
+    settings = {**CdcTest.settings, "synchronous_standby_names": "nobody", "synchronous_commit": "local"}
+
+    def test_a_row_is_removed_although_it_is_delivered_before_it_is_visible(self):
+        relay = self.relay(*sets("after_publish=delete"))
+        self.wait_streaming(relay)
+        writer = self.session()
+        writer.execute("SET synchronous_commit = on")
+        writer.start("INSERT INTO events (aggregatetype, aggregateid, type, payload) "
+                     "VALUES ('order', 'k', 'changed', '{\"n\": \"early\"}')")
+        self.wait_label("early", relay=relay)
+        self.assertEqual(self.owner("SELECT count(*) FROM events"), [("0",)], "nobody sees it yet")
+        self.owner("ALTER SYSTEM SET synchronous_standby_names = ''")
+        self.owner("SELECT pg_reload_conf()")
+        writer.wait()
+        wait_until(lambda: int(self.cursor("delivered_total")) == 1, "the event to be settled")
+        self.assertEqual(self.owner("SELECT count(*) FROM events"), [("0",)])
+        self.stop_relay(relay)
+        self.assertEqual(self.delivered_labels(), ["early"])
 
 
 class Several(TablesTest):
@@ -200,6 +222,42 @@ class WithMark(CdcTest):
         wait_until(lambda: self.unpublished() == [], "every row to be marked")
         self.stop_relay(relay)
 
+    def test_clean_up_removes_what_is_marked(self):
+        relay = self.relay(*sets("after_publish=mark", "cleanup.retention=1ms", "cleanup.every=50ms"))
+        self.wait_streaming(relay)
+        self.commit_event("a")
+        self.wait_label("a", relay=relay)
+        wait_until(lambda: self.owner("SELECT count(*) FROM outbox") == [("0",)], "the row to be removed")
+        self.stop_relay(relay)
+
+    def test_polling_is_refused_until_the_slot_is_dropped_and_then_takes_what_is_not_marked(self):
+        self.commit_event("a")
+        self.once(*sets("after_publish=mark"))
+        self.commit_event("b")
+        refused = self.once(mode="poll", code=1)
+        self.assertRegex(refused.err, "is in mode cdc; start it with --mode cdc.*slot drop.*resync")
+        self.run_outrider("slot", "drop", "--db", self.url, "--name", self.name)
+        report = self.run_outrider("resync", "--db", self.url, "--name", self.name)
+        self.assertRegex(report.out, "every row that is not marked as published is delivered")
+        self.once(mode="poll")
+        self.assertEqual(self.delivered_labels(), ["a", "b"])
+
+    def test_status_shows_the_slot(self):
+        self.commit_event("a")
+        self.once(*sets("after_publish=mark"))
+        row = self.run_outrider("status", "--db", self.url, "--name", self.name, "--json").json()["pipelines"][0]
+        self.assertEqual((row["pending"], row["slot"]["name"], row["slot"]["lost"]), (0, self.slot, False))
+
+    def test_status_counts_no_delivered_row_as_pending_though_none_is_marked(self):
+        relay = self.relay()
+        self.wait_streaming(relay)
+        self.commit_event("a")
+        self.wait_label("a", relay=relay)
+        wait_until(lambda: self.run_outrider("status", "--db", self.url, "--name", self.name,
+                                             "--json").json()["pipelines"][0]["pending"] == 0, "nothing to be pending")
+        self.assertEqual(self.unpublished(), ["a"])
+        self.stop_relay(relay)
+
     def test_failed_and_dead_rows_of_polling_are_taken_along(self):
         self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, status) VALUES "
                    "('order', 'f', 'changed', '{\"n\": \"failed\"}', 'FAILED'), "
@@ -208,6 +266,11 @@ class WithMark(CdcTest):
         self.once(*sets("after_publish=mark"), code=3)
         self.assertEqual(self.delivered_labels(), ["failed", "behind"])
         self.assertEqual(self.unpublished(), ["dead"])
+
+    def test_exactly_once_is_refused_for_tables_without_a_log(self):
+        result = self.run_outrider("relay", "--from", self.url, "--to", "kafka://127.0.0.1:1", "--mode", "cdc", "--once",
+                                   "--set", "exactly_once=true", code=1)
+        self.assertIn("layout log", result.err)
 
 
 if __name__ == "__main__":

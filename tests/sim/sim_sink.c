@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A sink over the simulated broker: acknowledges late, in any order across
- * keys, loses acknowledgements, fails events and has outages. */
+ * keys, loses acknowledgements, fails events and has outages. Exactly once it
+ * has transactions, which others shut out, and commits that nobody hears of. */
 #include <stdio.h>
 
 #include "world.h"
@@ -14,24 +15,43 @@ struct held {
     bool is_untried; /* will come back so: one before it in its lane failed */
 };
 
+enum busy { BUSY_NOT, BUSY_OPENING, BUSY_COMMITTING, BUSY_ABORTING };
+
 struct sim_sink {
     struct sink base; /* must stay first */
     struct world *w;
     struct held held[HOLD];
     size_t n;
+    /* Exactly once. */
+    bool is_exact, is_broken;
+    uint64_t producer;
+    enum busy busy;
+    int64_t busy_until_us;
+    struct sim_txn txn;
 };
+
+static void be_busy(struct sim_sink *me, enum busy why)
+{
+    me->busy = why;
+    me->base.is_busy = true;
+    me->busy_until_us = me->base.wake_us = me->w->now.mono_us + world_below(me->w, 6000);
+}
 
 static int sink_open(struct sink *s, const struct pipeline_config *config, struct instant now,
                      struct outrider_error *err)
 {
     struct sim_sink *me = (struct sim_sink *)s;
-    (void)config;
     (void)now;
     me->w = the_world;
     s->lane_depth = me->w->lane_depth;
     s->wants_headers = world_chance(me->w, 0.5);
     if (world_chance(me->w, me->w->faults.sink_open_error))
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: no sink");
+    me->is_exact = config->exactly_once;
+    if (me->is_exact != (s->identity != NULL))
+        world_broken(me->w, "the sink was opened without an identity");
+    if (me->is_exact)
+        be_busy(me, BUSY_OPENING);
     return 0;
 }
 
@@ -45,6 +65,8 @@ static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct 
     struct sim_sink *me = (struct sim_sink *)s;
     struct world *w = me->w;
     size_t room = HOLD - me->n, take = n < room ? n : room;
+    if (me->busy != BUSY_NOT || me->is_broken)
+        world_broken(w, "something was submitted to a transaction that takes nothing");
     if (take > 0 && world_chance(w, w->faults.partial))
         take = (size_t)world_below(w, (int)take + 1);
     for (size_t i = 0; i < take; i++) {
@@ -56,14 +78,16 @@ static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct 
                 continue;
             if (bytes_eq_str(d[i]->topic, "dead") || bytes_eq_str(me->held[k].d->topic, "dead"))
                 continue; /* a dead letter is out of its lane */
+            if (ready < me->held[k].ready_us)
+                ready = me->held[k].ready_us;
+            if (me->is_exact)
+                continue; /* all become visible at once */
             if (w->lane_depth == 1 && w->config.ordered)
                 world_broken(w, "two events of one lane are in flight to a sink that takes one");
             if (w->config.ordered && w->config.retry.on_dead == ON_DEAD_BLOCK)
                 world_broken(w, "two events of one lane are in flight under on_dead: block");
             if (w->config.ordered && !bytes_eq(me->held[k].d->topic, d[i]->topic))
                 world_broken(w, "two events of one lane are in flight to two topics");
-            if (ready < me->held[k].ready_us)
-                ready = me->held[k].ready_us;
         }
         bool is_dead_letter, is_untried = false;
         for (size_t k = 0; k < me->n; k++)
@@ -91,6 +115,7 @@ static void report(struct sim_sink *me, size_t at, enum sink_result result)
     world_trace(me->w, "report   e%d %s", world_event_of(d, &is_dead_letter),
                 (const char *[]){"delivered", "down", "retry", "dead", "stop", "untried"}[result]);
     outrider__fail(&err, OUTRIDER_REJECTED, OUTRIDER_RETRY, "simulated");
+    me->is_broken |= me->is_exact && result != SINK_DELIVERED;
     me->base.settled(me->base.settled_ctx, d, result, &err);
 }
 
@@ -130,9 +155,12 @@ static void decide(struct sim_sink *me, size_t at)
         if (w->config.ordered)
             fail_followers(me, key, at);
     } else if (e->never_works && !is_dead_letter) {
-        e->was_dead_reported = true;
+        e->n_dead_reported++;
         world_trace(w, "rejected %s", e->id);
         report(me, at, SINK_DEAD);
+    } else if (me->is_exact) {
+        me->txn.records[me->txn.n++] = (struct sim_record){i, is_dead_letter};
+        report(me, at, world_chance(w, w->faults.ack_lost) ? SINK_DOWN : SINK_DELIVERED);
     } else {
         world_visible(w, i, is_dead_letter);
         if (world_chance(w, w->faults.ack_lost)) {
@@ -150,10 +178,83 @@ static void decide(struct sim_sink *me, size_t at)
     }
 }
 
+static void opened(struct sim_sink *me)
+{
+    struct world *w = me->w;
+    world_decide(w, world_chance(w, 0.5));
+    me->producer = ++w->producer;
+    me->base.progress = w->progress;
+    world_trace(w, "producer %llu, progress %llu", (unsigned long long)me->producer,
+                (unsigned long long)w->progress.no);
+}
+
+/* Whatever the sink was busy with is done. */
+static int finish_busy(struct sim_sink *me, struct outrider_error *err)
+{
+    struct world *w = me->w;
+    if (me->busy == BUSY_OPENING) {
+        opened(me);
+    } else if (me->busy == BUSY_ABORTING) {
+        while (me->n > 0)
+            report(me, 0, SINK_UNTRIED);
+    } else {
+        world_decide(w, true);
+        me->base.progress = w->progress;
+        if (world_chance(w, w->faults.ack_lost))
+            return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY,
+                                  "simulated: sink does not say whether it committed");
+    }
+    me->txn.n = 0;
+    me->is_broken = false;
+    me->busy = BUSY_NOT;
+    me->base.is_busy = false;
+    return 0;
+}
+
+static int poll_exact(struct sim_sink *me, struct instant now, struct outrider_error *err)
+{
+    if (me->busy != BUSY_OPENING && me->producer != me->w->producer)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY, "simulated: sink fenced");
+    if (me->w->outage && me->busy != BUSY_NOT)
+        me->busy_until_us = now.mono_us + 1000;
+    if (me->busy != BUSY_NOT && now.mono_us >= me->busy_until_us && finish_busy(me, err) < 0)
+        return -1;
+    return 0;
+}
+
+static void sink_commit(struct sink *s, struct commit_mark progress, struct instant now)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    struct world *w = me->w;
+    (void)now;
+    if (me->busy != BUSY_NOT || me->is_broken || me->n > 0)
+        world_broken(w, "a transaction is to be committed that cannot be");
+    bool is_leader = me->producer == w->producer;
+    /* A database that was stolen, or restored, is another's business. */
+    if (is_leader && w->db.saved.no == progress.no && !progress_is(w->db.saved, progress) &&
+        !w->faults.steal_lock)
+        world_broken(w, "transaction %llu is to be committed and its intent is not saved",
+                     (unsigned long long)progress.no);
+    if (is_leader) {
+        w->txn = me->txn;
+        w->txn.exists = true;
+        w->txn.progress = progress;
+    }
+    be_busy(me, BUSY_COMMITTING);
+}
+
+static void sink_abort(struct sink *s, struct instant now)
+{
+    (void)now;
+    be_busy((struct sim_sink *)s, BUSY_ABORTING);
+}
+
 static int sink_poll(struct sink *s, struct instant now, struct outrider_error *err)
 {
     struct sim_sink *me = (struct sim_sink *)s;
     struct world *w = me->w;
+    if (me->is_exact && poll_exact(me, now, err) < 0)
+        return -1;
     if (world_chance(w, w->faults.sink_error))
         return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "simulated: sink lost");
     s->trouble[0] = '\0';
@@ -167,7 +268,7 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
         while (me->n > 0)
             report(me, 0, SINK_DOWN);
     }
-    for (bool again = true; again;) {
+    for (bool again = me->busy == BUSY_NOT; again;) {
         again = false;
         for (size_t k = 0; k < me->n; k++) {
             if (me->held[k].ready_us <= now.mono_us) {
@@ -177,7 +278,7 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
             }
         }
     }
-    s->wake_us = CLOCK_NEVER;
+    s->wake_us = me->busy != BUSY_NOT ? me->busy_until_us : CLOCK_NEVER;
     for (size_t k = 0; k < me->n; k++)
         if (me->held[k].ready_us < s->wake_us)
             s->wake_us = me->held[k].ready_us;
@@ -195,6 +296,12 @@ static void sink_cancel(struct sink *s, struct delivery *d)
 static void sink_close(struct sink *s)
 {
     struct sim_sink *me = (struct sim_sink *)s;
+    if (me->is_exact) { /* a commit that was asked for may still come true */
+        if (me->busy == BUSY_COMMITTING && me->producer == me->w->producer &&
+            world_chance(me->w, 0.7))
+            world_decide(me->w, world_chance(me->w, 0.5));
+        return;
+    }
     /* What was on its way may have arrived all the same, in order. */
     for (size_t k = 0; me->w != NULL && k < me->n; k++) {
         bool is_dead_letter;
@@ -216,4 +323,6 @@ const struct sink_ops sim_sink_ops = {
     .cancel = sink_cancel,
     .poll = sink_poll,
     .close = sink_close,
+    .commit = sink_commit,
+    .abort = sink_abort,
 };

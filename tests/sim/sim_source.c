@@ -8,6 +8,7 @@ struct sim_source {
     struct source base; /* must stay first */
     struct world *w;
     int64_t epoch, read_pos, mark;
+    bool is_exact, must_recall, must_reopen;
     struct source_op *first, *last;
     int64_t op_ready_us;
 };
@@ -16,10 +17,10 @@ static int sim_open(struct source *s, const struct pipeline_config *config, stru
                     struct outrider_error *err)
 {
     struct sim_source *me = (struct sim_source *)s;
-    (void)config;
     (void)now;
     me->w = the_world;
     me->mark = -1;
+    me->is_exact = config->exactly_once;
     if (world_chance(me->w, me->w->faults.source_open_error))
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: no connection");
     s->wake_us = 0;
@@ -39,7 +40,10 @@ static void try_lock(struct sim_source *me)
     w->lock_owner = me;
     me->epoch = ++w->epoch;
     me->base.active = true;
-    me->read_pos = w->position;
+    (void)snprintf(me->base.identity, sizeof me->base.identity, "sim");
+    me->base.saved = w->db.saved;
+    me->base.has_intent = me->must_recall = w->db.intent.exists;
+    me->read_pos = w->db.position;
     me->base.parked_due_us = world_parked_due(w);
 }
 
@@ -75,13 +79,13 @@ static void do_fetch_parked(struct sim_source *me, struct source_op *op)
 {
     struct world *w = me->w;
     struct batch *b = op->batch;
-    for (int i = 0; i < w->n_rows; i++) {
-        const struct sim_row *head = &w->rows[i];
+    for (int i = 0; i < w->db.n_rows; i++) {
+        const struct sim_row *head = &w->db.rows[i];
         if (head->state == ROW_DEAD || head->next_us > op->now_wall_us || !world_is_head(w, head))
             continue;
         /* The lane's rows from its head on, as long as they are due and follow. */
-        for (int k = i; k < w->n_rows && b->n < b->capacity; k++) {
-            const struct sim_row *row = &w->rows[k];
+        for (int k = i; k < w->db.n_rows && b->n < b->capacity; k++) {
+            const struct sim_row *row = &w->db.rows[k];
             if (strcmp(w->events[row->event].key, w->events[head->event].key) != 0)
                 continue;
             if (row->state == ROW_DEAD && w->config.retry.on_dead == ON_DEAD_SKIP)
@@ -107,8 +111,24 @@ static int do_settle(struct sim_source *me, struct batch *b, struct outrider_err
     return 0;
 }
 
+static int do_intent(struct sim_source *me, struct source_op *op, struct outrider_error *err)
+{
+    if (me->epoch != me->w->epoch)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY, "simulated: fenced");
+    if (op->kind == SOURCE_INTENT) {
+        world_intent(me->w, op->batch, op->intent, op->progress);
+        return 0;
+    }
+    me->must_reopen = progress_is(op->progress, me->w->db.saved);
+    me->must_recall = false;
+    world_recall(me->w, op->progress);
+    return 0;
+}
+
 static int run_op(struct sim_source *me, struct source_op *op, struct outrider_error *err)
 {
+    if (me->must_reopen || (me->must_recall && op->kind != SOURCE_RECALL))
+        world_broken(me->w, "an operation was started and the intent was not recalled");
     switch (op->kind) {
     case SOURCE_MARK:
         me->mark = me->w->n_committed;
@@ -121,9 +141,14 @@ static int run_op(struct sim_source *me, struct source_op *op, struct outrider_e
         do_fetch_parked(me, op);
         break;
     case SOURCE_SETTLE:
+        if (me->is_exact)
+            world_broken(me->w, "a batch was settled without an intent");
         if (do_settle(me, op->batch, err) < 0)
             return -1;
         break;
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
+        return do_intent(me, op, err);
     case SOURCE_CLEANUP:
         op->removed = (uint64_t)world_below(me->w, 3);
         op->more = world_chance(me->w, 0.3);
@@ -165,6 +190,8 @@ static int sim_poll(struct source *s, struct instant now, struct source_op **ret
         /* The connection is lost; its last commit may have come through. */
         if (op != NULL && op->kind == SOURCE_SETTLE && world_chance(w, 0.5))
             (void)do_settle(me, op->batch, err);
+        else if (op != NULL && op->kind >= SOURCE_INTENT && world_chance(w, 0.5))
+            (void)do_intent(me, op, err);
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: lost");
     }
     s->parked_due_us = world_parked_due(w);
@@ -198,6 +225,7 @@ static void sim_close(struct source *s)
 const struct source_ops sim_source_ops = {
     .scheme = "sim",
     .size = sizeof(struct sim_source),
+    .keeps_intents = true,
     .open = sim_open,
     .start = sim_start,
     .poll = sim_poll,

@@ -39,7 +39,8 @@ void world_broken(struct world *w, const char *fmt, ...)
     va_start(ap, fmt);
     printf("seed %llu at %.3f ms: ", (unsigned long long)w->seed, (double)w->now.mono_us / 1000);
     vprintf(fmt, ap);
-    printf("\n    replay: sim --first %llu --seeds 1 --trace\n", (unsigned long long)w->seed);
+    printf("\n    replay: sim --first %llu --seeds 1%s --trace\n", (unsigned long long)w->seed,
+           w->wants_exact ? " --exact" : "");
     va_end(ap);
     fflush(stdout);
     longjmp(w->failed, 1);
@@ -58,6 +59,10 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     if (i >= w->n_committed)
         world_broken(w, "event %d was invented: it is not committed", i);
     e->was_dead_letter |= is_dead_letter;
+    if (w->config.exactly_once && !w->had_operators && is_dead_letter && ++e->n_letters > 1)
+        world_broken(w, "event %d was published twice as a dead letter", i);
+    if (w->config.exactly_once && !is_dead_letter && e->was_visible)
+        world_broken(w, "event %d was published twice", i);
     if (is_dead_letter || e->was_visible)
         return;
     world_trace(w, "visible  %s key %s", e->id, e->key);
@@ -70,7 +75,7 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     for (int k = 0; k < i; k++) {
         struct sim_event *f = &w->events[k];
         if (strcmp(f->key, e->key) != 0 || f->was_visible || f->is_unwanted || f->is_oversize ||
-            f->never_works || w->expired[k] || w->discarded[k])
+            f->never_works || w->db.expired[k] || w->db.discarded[k])
             continue;
         if (f->expires_us != 0 && f->expires_us <= w->now.wall_us)
             continue;
@@ -87,8 +92,8 @@ static bool row_is_live(const struct world *w, const struct sim_row *row)
 
 bool world_lane_is_live(const struct world *w, const char *key)
 {
-    for (int i = 0; i < w->n_rows; i++)
-        if (row_is_live(w, &w->rows[i]) && strcmp(w->events[w->rows[i].event].key, key) == 0)
+    for (int i = 0; i < w->db.n_rows; i++)
+        if (row_is_live(w, &w->db.rows[i]) && strcmp(w->events[w->db.rows[i].event].key, key) == 0)
             return true;
     return false;
 }
@@ -97,7 +102,7 @@ bool world_is_head(const struct world *w, const struct sim_row *row)
 {
     if (!w->config.ordered)
         return true;
-    for (const struct sim_row *other = w->rows; other != row; other++)
+    for (const struct sim_row *other = w->db.rows; other != row; other++)
         if (row_is_live(w, other) &&
             strcmp(w->events[other->event].key, w->events[row->event].key) == 0)
             return false;
@@ -107,8 +112,8 @@ bool world_is_head(const struct world *w, const struct sim_row *row)
 int64_t world_parked_due(const struct world *w)
 {
     int64_t due = CLOCK_NEVER;
-    for (int i = 0; i < w->n_rows; i++) {
-        const struct sim_row *row = &w->rows[i];
+    for (int i = 0; i < w->db.n_rows; i++) {
+        const struct sim_row *row = &w->db.rows[i];
         if (row->state != ROW_DEAD && row->next_us < due && world_is_head(w, row))
             due = row->next_us;
     }
@@ -118,11 +123,11 @@ int64_t world_parked_due(const struct world *w)
 static void add_row(struct world *w, const struct event *e)
 {
     int i = (int)e->seq - 1;
-    for (int k = 0; k < w->n_rows; k++)
-        if (w->rows[k].event == i)
+    for (int k = 0; k < w->db.n_rows; k++)
+        if (w->db.rows[k].event == i)
             world_broken(w, "event %d was parked twice", i);
-    struct sim_row *row = &w->rows[w->n_rows++];
-    *row = (struct sim_row){.arrival = w->next_arrival++, .event = i, .attempts = e->attempts};
+    struct sim_row *row = &w->db.rows[w->db.n_rows++];
+    *row = (struct sim_row){.arrival = w->db.next_arrival++, .event = i, .attempts = e->attempts};
     row->state = e->outcome == OUTCOME_DEAD     ? ROW_DEAD
                  : e->outcome == OUTCOME_PARKED ? ROW_PARKED
                                                 : ROW_QUEUED;
@@ -132,7 +137,7 @@ static void add_row(struct world *w, const struct event *e)
 static void check_attempts(struct world *w, const struct event *e)
 {
     const struct sim_event *s = &w->events[e->seq - 1];
-    int spent = s->retries_reported + s->was_dead_reported;
+    int spent = s->retries_reported + s->n_dead_reported;
     if ((int)e->attempts > spent && !s->is_oversize)
         world_broken(w, "event %lld has spent %u attempts, the sink failed it %d times",
                      (long long)e->seq - 1, e->attempts, spent);
@@ -147,8 +152,8 @@ static void check_attempts(struct world *w, const struct event *e)
 static void settle_new(struct world *w, const struct event *e)
 {
     int i = (int)e->seq - 1;
-    if (i != w->position)
-        world_broken(w, "event %d was settled when %lld was next", i, (long long)w->position);
+    if (i != w->db.position)
+        world_broken(w, "event %d was settled when %lld was next", i, (long long)w->db.position);
     switch (e->outcome) {
     case OUTCOME_DELIVERED:
         if (!w->events[i].was_visible)
@@ -157,12 +162,12 @@ static void settle_new(struct world *w, const struct event *e)
     case OUTCOME_SKIPPED:
         if (!w->events[i].is_unwanted)
             world_broken(w, "event %d was skipped", i);
-        w->skipped[i] = true;
+        w->db.skipped[i] = true;
         break;
     case OUTCOME_EXPIRED:
         if (w->events[i].expires_us == 0 || w->events[i].expires_us > w->now.wall_us)
             world_broken(w, "event %d was settled as expired and is not", i);
-        w->expired[i] = true;
+        w->db.expired[i] = true;
         break;
     case OUTCOME_PARKED:
     case OUTCOME_QUEUED:
@@ -173,22 +178,22 @@ static void settle_new(struct world *w, const struct event *e)
     default:
         world_broken(w, "event %d was settled without an outcome", i);
     }
-    w->position = i + 1;
+    w->db.position = i + 1;
 }
 
 static void remove_row(struct world *w, struct sim_row *row)
 {
-    size_t behind = (size_t)(&w->rows[w->n_rows] - (row + 1));
+    size_t behind = (size_t)(&w->db.rows[w->db.n_rows] - (row + 1));
     memmove(row, row + 1, behind * sizeof *row);
-    w->n_rows--;
+    w->db.n_rows--;
 }
 
 static void settle_parked(struct world *w, const struct event *e)
 {
     struct sim_row *row = NULL;
-    for (int k = 0; k < w->n_rows; k++)
-        if (w->rows[k].arrival == e->row)
-            row = &w->rows[k];
+    for (int k = 0; k < w->db.n_rows; k++)
+        if (w->db.rows[k].arrival == e->row)
+            row = &w->db.rows[k];
     if (row == NULL)
         world_broken(w, "parked row %lld is gone", (long long)e->row);
     switch (e->outcome) {
@@ -198,7 +203,7 @@ static void settle_parked(struct world *w, const struct event *e)
         remove_row(w, row);
         break;
     case OUTCOME_EXPIRED:
-        w->expired[row->event] = true;
+        w->db.expired[row->event] = true;
         remove_row(w, row);
         break;
     case OUTCOME_PARKED:
@@ -229,15 +234,120 @@ void world_settle(struct world *w, const struct batch *b)
     }
 }
 
+static bool is_whole(const struct batch *b)
+{
+    return b->n_settle == b->n && b->n <= MAX_BATCH;
+}
+
+void world_intent(struct world *w, const struct batch *settled, const struct batch *next,
+                  struct commit_mark progress)
+{
+    struct sim_intent *intent = &w->db.intent;
+    if (settled != NULL) {
+        if (!intent->exists || settled->n != intent->n || settled->is_parked != intent->is_parked)
+            world_broken(w, "a batch is settled that is not the intent's");
+        if (!progress_is(w->progress, w->db.saved) && !w->is_progress_lost)
+            world_broken(w, "intent %llu is settled and was not committed",
+                         (unsigned long long)w->db.saved.no);
+        world_settle(w, settled);
+    } else if (intent->exists) {
+        if (w->progress.no >= w->db.saved.no || w->txn.exists)
+            world_broken(w, "intent %llu is saved over and may have been committed",
+                         (unsigned long long)w->db.saved.no);
+    }
+    *intent = (struct sim_intent){.exists = next != NULL};
+    w->is_restored = false;
+    if (next == NULL)
+        return;
+    if (!is_whole(next))
+        world_broken(w, "an intent is not whole");
+    world_trace(w, "intent   %llu of %zu", (unsigned long long)progress.no, next->n);
+    intent->n = next->n;
+    intent->is_parked = next->is_parked;
+    memcpy(intent->events, next->events, next->n * sizeof next->events[0]);
+    w->db.saved = progress;
+}
+
+void world_recall(struct world *w, struct commit_mark progress)
+{
+    struct sim_intent intent = w->db.intent;
+    bool applies = intent.exists && progress_is(progress, w->db.saved);
+    bool drops = intent.exists && progress.no + 1 == w->db.saved.no;
+    world_trace(w, "recall   %llu: %s", (unsigned long long)w->db.saved.no,
+                applies ? "applied"
+                : drops ? "dropped"
+                        : "left alone");
+    if (!applies && !drops)
+        return;
+    w->db.intent.exists = false;
+    w->db.saved = progress;
+    struct batch b = {.events = intent.events,
+                      .n = intent.n,
+                      .n_settle = intent.n,
+                      .is_parked = intent.is_parked};
+    if (applies)
+        world_settle(w, &b);
+}
+
+void world_decide(struct world *w, bool commits)
+{
+    struct sim_txn *t = &w->txn;
+    if (!t->exists)
+        return;
+    t->exists = false;
+    world_trace(w, "%s %llu", commits ? "commit  " : "abort   ",
+                (unsigned long long)t->progress.no);
+    if (!commits)
+        return;
+    for (size_t i = 0; i < t->n; i++)
+        world_visible(w, t->records[i].event, t->records[i].is_dead_letter);
+    if (t->progress.no != w->progress.no + 1)
+        world_broken(w, "transaction %llu follows %llu", (unsigned long long)t->progress.no,
+                     (unsigned long long)w->progress.no);
+    w->progress = t->progress;
+}
+
+void world_restore(struct world *w)
+{
+    if (!w->has_backup || w->is_restored || w->is_progress_lost)
+        return; /* if both forget, nobody can know */
+    world_trace(w, "the database is restored");
+    w->newest = w->db;
+    w->db = w->backup;
+    w->is_restored = true;
+}
+
+/* The first one cannot be told from one that never was, so it is never lost. */
+void world_lose_progress(struct world *w)
+{
+    if (w->is_progress_lost || w->is_restored || w->progress.no < 2 || w->txn.exists)
+        return;
+    world_trace(w, "progress is lost");
+    w->lost_progress = w->progress;
+    w->progress = (struct commit_mark){0};
+    w->is_progress_lost = true;
+}
+
+bool world_mend(struct world *w)
+{
+    bool had = w->is_restored || w->is_progress_lost;
+    if (w->is_restored)
+        w->db = w->newest;
+    if (w->is_progress_lost)
+        w->progress = w->lost_progress;
+    w->is_restored = w->is_progress_lost = false;
+    return had;
+}
+
 /* The which-th dead row, counted round. */
 static struct sim_row *dead_row(struct world *w, int which)
 {
     int n = 0;
-    for (int i = 0; i < w->n_rows; i++)
-        n += w->rows[i].state == ROW_DEAD;
-    for (int i = 0; n > 0 && i < w->n_rows; i++)
-        if (w->rows[i].state == ROW_DEAD && which-- % n == 0)
-            return &w->rows[i];
+    for (int i = 0; i < w->db.n_rows; i++)
+        n += w->db.rows[i].state == ROW_DEAD;
+    for (int i = 0; n > 0 && i < w->db.n_rows; i++)
+        if (w->db.rows[i].state == ROW_DEAD && which-- % n == 0)
+            return &w->db.rows[i];
     return NULL;
 }
 
@@ -247,6 +357,7 @@ void world_dead_retry(struct world *w, int which)
     if (row == NULL)
         return;
     world_trace(w, "operator retries e%d", row->event);
+    w->had_operators = true;
     row->state = ROW_PARKED;
     row->attempts = 0;
     row->next_us = 0;
@@ -258,16 +369,18 @@ void world_dead_discard(struct world *w, int which)
     if (row == NULL)
         return;
     world_trace(w, "operator discards e%d", row->event);
-    w->discarded[row->event] = true;
+    w->db.discarded[row->event] = true;
     remove_row(w, row);
 }
 
 bool world_is_done(const struct world *w)
 {
-    if (w->n_committed < w->n_total || w->position < w->n_total)
+    if (w->db.intent.exists)
         return false;
-    for (int i = 0; i < w->n_rows; i++) {
-        const struct sim_row *row = &w->rows[i];
+    if (w->n_committed < w->n_total || w->db.position < w->n_total)
+        return false;
+    for (int i = 0; i < w->db.n_rows; i++) {
+        const struct sim_row *row = &w->db.rows[i];
         if (row->state == ROW_DEAD)
             continue;
         if (w->config.retry.on_dead == ON_DEAD_SKIP || !w->config.ordered || world_is_head(w, row))
@@ -275,8 +388,8 @@ bool world_is_done(const struct world *w)
         /* Behind a dead letter that blocks: waits for a person. */
         bool blocked = false;
         for (int k = 0; k < i; k++)
-            blocked |= w->rows[k].state == ROW_DEAD &&
-                       strcmp(w->events[w->rows[k].event].key, w->events[row->event].key) == 0;
+            blocked |= w->db.rows[k].state == ROW_DEAD &&
+                       strcmp(w->events[w->db.rows[k].event].key, w->events[row->event].key) == 0;
         if (!blocked)
             return false;
     }
@@ -287,12 +400,12 @@ void world_check_end(struct world *w)
 {
     if (!world_is_done(w))
         world_broken(w, "not everything is settled: position %lld of %d, %d rows parked",
-                     (long long)w->position, w->n_total, w->n_rows);
+                     (long long)w->db.position, w->n_total, w->db.n_rows);
     for (int i = 0; i < w->n_total; i++) {
         bool parked = false;
-        for (int k = 0; k < w->n_rows; k++)
-            parked |= w->rows[k].event == i;
-        bool is_settled = w->expired[i] || w->skipped[i] || w->discarded[i] || parked;
+        for (int k = 0; k < w->db.n_rows; k++)
+            parked |= w->db.rows[k].event == i;
+        bool is_settled = w->db.expired[i] || w->db.skipped[i] || w->db.discarded[i] || parked;
         if (!w->events[i].was_visible && !is_settled)
             world_broken(w, "event %d was lost", i);
     }

@@ -13,6 +13,7 @@
 
 #define MAX_EVENTS 400
 #define MAX_KEYS 8
+#define MAX_BATCH 64
 
 /* What the broker does with an event. */
 struct sim_event {
@@ -25,8 +26,10 @@ struct sim_event {
     int64_t expires_us; /* 0: never */
     /* What happened to it. */
     int retries_reported;
-    bool was_visible, was_dead_reported;
+    bool was_visible;
+    int n_dead_reported;
     bool was_dead_letter;     /* published as one, or refused by the broker even so */
+    int n_letters;            /* how often */
     int64_t first_visible_no; /* position in the broker's log */
 };
 
@@ -43,12 +46,45 @@ struct sim_row {
 struct faults {
     double source_error, source_open_error, sink_error, sink_open_error, outage, ack_lost, partial;
     double no_memory;
-    bool steal_lock, crashes, stalls, reloads, operators;
+    bool steal_lock, crashes, stalls, reloads, operators, restores;
+};
+
+/* Exactly once: what the database would settle. */
+struct sim_intent {
+    bool exists;
+    bool is_parked;
+    struct event events[MAX_BATCH];
+    size_t n;
+};
+
+/* The database: survives, and can be restored. */
+struct sim_db {
+    int64_t position; /* events[0 .. position) are settled */
+    struct sim_row rows[MAX_EVENTS];
+    int n_rows;
+    int64_t next_arrival;
+    bool expired[MAX_EVENTS], skipped[MAX_EVENTS], discarded[MAX_EVENTS];
+    struct commit_mark saved;
+    struct sim_intent intent;
+};
+
+struct sim_record {
+    int event;
+    bool is_dead_letter;
+};
+
+/* Exactly once: a transaction whose commit the broker was asked for. */
+struct sim_txn {
+    bool exists;
+    uint64_t producer;
+    struct commit_mark progress;
+    struct sim_record records[MAX_BATCH];
+    size_t n;
 };
 
 struct world {
     uint64_t seed, rng;
-    bool trace;
+    bool trace, wants_exact;
     struct instant now;
     struct faults faults;
     jmp_buf failed;
@@ -57,19 +93,21 @@ struct world {
     int n_committed, n_total;
     int n_keys;
 
-    /* The database: survives. */
-    int64_t position; /* events[0 .. position) are settled */
+    struct sim_db db;
+    struct sim_db backup, newest; /* newest: what a restore went back from */
+    bool has_backup, is_restored;
     int64_t epoch;
     const void *lock_owner;
-    struct sim_row rows[MAX_EVENTS];
-    int n_rows;
-    int64_t next_arrival;
-    bool expired[MAX_EVENTS], skipped[MAX_EVENTS], discarded[MAX_EVENTS];
 
     /* The broker: survives. */
     int64_t log_no;
     bool outage;
-    bool holds; /* in an outage the broker's client keeps what it has, and says so */
+    bool holds;        /* in an outage the broker's client keeps what it has, and says so */
+    uint64_t producer; /* exactly once: whoever is older is shut out */
+    struct commit_mark progress, lost_progress;
+    bool is_progress_lost;
+    struct sim_txn txn; /* undecided */
+    bool had_operators;
 
     int lane_depth;
     bool can_cancel;
@@ -99,6 +137,17 @@ int world_event_of(const struct delivery *d, bool *ret_is_dead_letter);
 
 /* The database. */
 void world_settle(struct world *w, const struct batch *b);
+/* Exactly once: settles `settled` (or NULL), saves the intent of `next` (or NULL). */
+void world_intent(struct world *w, const struct batch *settled, const struct batch *next,
+                  struct commit_mark progress);
+void world_recall(struct world *w, struct commit_mark progress);
+/* The broker decides what a producer that is gone, or shut out, had asked for. */
+void world_decide(struct world *w, bool commits);
+/* An old state of the database comes back; progress is lost; both are undone when
+ * the relay refuses them, as it must. */
+void world_restore(struct world *w);
+void world_lose_progress(struct world *w);
+bool world_mend(struct world *w);
 int64_t world_parked_due(const struct world *w);
 /* What an operator does to a dead letter: back to be tried, or gone. */
 void world_dead_retry(struct world *w, int which);

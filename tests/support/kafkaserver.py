@@ -7,6 +7,7 @@ loud line; with CI=true it fails instead.
 """
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -244,9 +245,10 @@ class Cluster:
             raise AssertionError("cannot create topic %s: error %d" % (name, error))
         harness.wait_until(lambda: self.partitions(name) == partitions, "topic " + name)
 
-    def allow(self, principal, operation, resource, name):
+    def allow(self, principal, operation, resource, name, is_prefix=False):
         """An ACL (CreateAcls 1), by numbers of the protocol: see OPERATIONS, RESOURCES."""
-        body = struct.pack(">ib", 1, RESOURCES[resource]) + _string(name) + b"\x03"
+        body = struct.pack(">ib", 1, RESOURCES[resource]) + _string(name) + (
+            b"\x04" if is_prefix else b"\x03")
         body += _string(principal) + _string("*") + struct.pack(">bb", OPERATIONS[operation], 3)
         (error,) = struct.unpack_from(">h", self._request(30, 1, body), 8)
         if error != 0:
@@ -303,7 +305,9 @@ def _parse(data):
         at += max(klen, 0)
         payload = None if slen < 0 else data[at:at + slen]
         at += max(slen, 0)
-        headers = dict(h.split("=", 1) for h in meta[5].split(",") if h) if len(meta) > 5 else {}
+        # kcat joins them with commas, which a value may hold too.
+        parts = re.split(r",(?=[\w.-]+=)", meta[5]) if len(meta) > 5 and meta[5] else []
+        headers = dict(h.split("=", 1) for h in parts)
         messages.append({"partition": partition, "offset": offset, "timestamp": timestamp,
                          "key": key, "payload": payload, "headers": headers})
     return messages

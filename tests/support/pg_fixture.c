@@ -124,10 +124,13 @@ static void age_outbox(int64_t age_us)
 
 static void take_over(const char *pipeline)
 {
-    char sql[160];
-    (void)snprintf(sql, sizeof sql,
-                   "UPDATE outrider_cursor SET epoch = epoch + 1 WHERE pipeline = '%s'", pipeline);
-    pg_fixture_sql(1, sql);
+    static const char *const tables[] = {"outrider_cursor", "outrider_intent"};
+    for (int i = 0; i < 2; i++) {
+        char sql[160];
+        (void)snprintf(sql, sizeof sql, "UPDATE %s SET epoch = epoch + 1 WHERE pipeline = '%s'",
+                       tables[i], pipeline);
+        pg_fixture_sql(1, sql);
+    }
 }
 
 const struct source_fixture pg_fixture = {

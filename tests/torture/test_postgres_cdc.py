@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Mode cdc under torture: many writers with rollbacks, savepoints and prepared
-transactions, and a relay that dies at a failpoint between receiving, publishing,
-settling and confirming, fifty times; and the same while the mode changes.
+transactions, and a relay that dies at each failpoint between receiving,
+publishing, settling and confirming, in turn; and deaths while the mode changes.
 
+OUTRIDER_SOAK=1 counts fifty deaths, otherwise it is each failpoint once.
 OUTRIDER_SEED repeats a run's choices (not its timing)."""
+import collections
+import os
 import random
 import time
 import unittest
@@ -12,9 +15,11 @@ import test_postgres_log as storm
 from harness import wait_until
 from pgcdc import CdcTest
 
-DEATHS = 50
-POINTS = ("cdc.receive", "cdc.before_settle", "cdc.after_settle", "cdc.before_confirm", "cdc.after_confirm",
-          "relay.after_fetch", "relay.before_settle", "relay.after_settle", "file.after_write", "file.after_sync")
+SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")
+# On the way of an event: received, handed on, published, settled, confirmed.
+POINTS = ("cdc.receive", "relay.after_fetch", "file.after_write", "file.after_sync", "relay.before_settle",
+          "cdc.before_settle", "cdc.after_settle", "relay.after_settle", "cdc.before_confirm", "cdc.after_confirm")
+DEATHS = 50 if SOAK else len(POINTS)
 MOVES = POINTS + ("cdc.slot_made", "cdc.planned", "cdc.plan_saved", "cdc.sweep", "cdc.left", "settle.before_commit",
                   "settle.after_commit")
 
@@ -32,33 +37,40 @@ class Storm(CdcTest):
     def wait_no_gaps(self):
         """In mode cdc the gaps are those of polling before."""
 
-    def weather(self, seconds):
-        until = time.monotonic() + seconds
-        writers = [storm.Writer(self, i, until) for i in range(storm.WRITERS)]
+    def weather(self):
+        """Writers that go on until they are told to stop."""
+        writers = [storm.Writer(self, i, float("inf")) for i in range(storm.WRITERS)]
         for w in writers:
             w.start()
         return writers
 
-    def die(self, chance, points, mode):
-        """One life: it ends at its failpoint, or when it was spared for too long."""
-        point = f"{chance.choice(points)}=kill@{chance.randrange(1, 12)}"
-        relay = self.relay("--set", "source.batch=" + chance.choice(("1", "3", "50")), mode=mode,
-                           env={"OUTRIDER_FAILPOINTS": point}, wait=False)
-        end = time.monotonic() + chance.uniform(0.3, 1.5)
-        try:
-            wait_until(lambda: not relay.is_running() or time.monotonic() > end, "a death")
-        finally:
-            relay.kill()
+    def start_life(self, chance, point, mode):
+        return self.relay("--set", "source.batch=" + chance.choice(("1", "3", "50")), mode=mode,
+                          env={"OUTRIDER_FAILPOINTS": f"{point}=kill@{chance.randrange(1, 12)}"}, wait=False)
+
+    def die(self, chance, point):
+        """One life in mode cdc: all of its points are reached under load."""
+        relay = self.start_life(chance, point, "cdc")
+        wait_until(lambda: not relay.is_running(), f"death at {point}")
+        relay.join()
         self.check_log(relay)
 
-    def run_lives(self, points, modes, deaths):
+    def live(self, chance, point, mode):
+        """One life whose point may lie on another way: then it is spared, and killed anyhow."""
+        relay = self.start_life(chance, point, mode)
+        end = time.monotonic() + chance.uniform(0.3, 1.5)
+        wait_until(lambda: not relay.is_running() or time.monotonic() > end, "a death")
+        relay.kill()
+        self.check_log(relay)
+
+    def begin(self):
         print(f"OUTRIDER_SEED={storm.SEED}")
-        chance = random.Random(storm.SEED)
         self.once()
-        writers = self.weather(deaths * 1.0)
-        for _ in range(deaths):
-            self.die(chance, points, chance.choice(modes))
+        return random.Random(storm.SEED)
+
+    def end(self, writers):
         for w in writers:
+            w.until = 0
             w.join(120)
             if w.failure:
                 raise w.failure
@@ -67,11 +79,24 @@ class Storm(CdcTest):
         self.stop_relay(relay)
         print(f"{len(self.sink_rows.rows)} deliveries")
 
-    def test_killed_fifty_times_it_loses_invents_and_reorders_nothing(self):
-        self.run_lives(POINTS, ("cdc",), DEATHS)
+    def test_killed_at_every_failpoint_it_loses_invents_and_reorders_nothing(self):
+        chance = self.begin()
+        writers = self.weather()
+        deaths = collections.Counter()
+        for n in range(DEATHS):
+            point = POINTS[n % len(POINTS)]
+            self.die(chance, point)
+            deaths[point] += 1
+        print(dict(deaths))
+        self.assertEqual(set(deaths.values()), {DEATHS // len(POINTS)})
+        self.end(writers)
 
     def test_killed_while_the_mode_changes_it_loses_and_invents_nothing(self):
-        self.run_lives(MOVES, ("cdc", "poll"), DEATHS // 2)
+        chance = self.begin()
+        writers = self.weather()
+        for _ in range(DEATHS // 2):
+            self.live(chance, chance.choice(MOVES), chance.choice(("cdc", "poll")))
+        self.end(writers)
 
 
 if __name__ == "__main__":

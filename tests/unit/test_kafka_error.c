@@ -38,15 +38,15 @@ static const struct {
                                             X(INVALID_PRODUCER_EPOCH,
                                               UNTRIED) X(PRODUCER_FENCED,
                                                          UNTRIED) X(_FENCED, UNTRIED)
-                                                X(_AUTHENTICATION,
-                                                  STOP) X(SASL_AUTHENTICATION_FAILED, STOP)
-                                                    X(UNSUPPORTED_SASL_MECHANISM,
-                                                      STOP) X(ILLEGAL_SASL_STATE, STOP)
-                                                        X(CLUSTER_AUTHORIZATION_FAILED, STOP) X(
-                                                            TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                                                            STOP) X(SECURITY_DISABLED, STOP)
-                                                            X(UNSUPPORTED_VERSION, STOP) X(
-                                                                UNSUPPORTED_COMPRESSION_TYPE, STOP)
+                                                X(_STATE, UNTRIED) X(_AUTHENTICATION, STOP) X(
+                                                    SASL_AUTHENTICATION_FAILED,
+                                                    STOP) X(UNSUPPORTED_SASL_MECHANISM, STOP)
+                                                    X(ILLEGAL_SASL_STATE,
+                                                      STOP) X(CLUSTER_AUTHORIZATION_FAILED, STOP)
+                                                        X(TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                                                          STOP) X(SECURITY_DISABLED,
+                                                                  STOP) X(UNSUPPORTED_VERSION, STOP)
+                                                            X(UNSUPPORTED_COMPRESSION_TYPE, STOP)
                                                                 X(INVALID_REQUIRED_ACKS, STOP)
                                                                     X(_UNSUPPORTED_FEATURE, STOP)
 #undef X

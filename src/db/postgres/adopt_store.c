@@ -98,10 +98,16 @@ static void is_state(struct strbuf *q, const struct adopted *a, enum map_state s
     outrider__pg_sql_literal(q, a->map.values[state]);
 }
 
-/* Rows that nobody has tried yet, or that will be tried at once. $1: pipeline. */
+/* Rows that nobody has tried yet, or that will be tried at once. $1: pipeline.
+ * Mode cdc need not mark rows: what is settled it knows by their transactions. */
 static void waits(struct strbuf *q, const struct adopted *a)
 {
     outrider__pg_sql_unsettled(q, a, "o.");
+    outrider__strbuf_appendf(q,
+                             " AND coalesce(((o.xmin::text::int8 - (SELECT max(k.settled_xid) FROM "
+                             "%s k WHERE k.pipeline = $1::text AND k.mode = 'cdc')) & 4294967295) "
+                             "< 2147483648, true)",
+                             a->cursor_table);
     if (!a->parks_retries) {
         strbuf_append_str(q, " AND NOT ");
         is_state(q, a, STATE_FAILED);

@@ -81,6 +81,16 @@ static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *er
     return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_mark, op, err);
 }
 
+/* A pipeline whose stream does not come up is not active: see cdc_prepare(). */
+static int activate(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct pg_op *op = c->mark_op;
+    outrider__pg_source_activate(s);
+    c->mark_op = NULL;
+    return op != NULL ? mark(s, op, err) : 0;
+}
+
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
@@ -91,17 +101,9 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
     c->pulse_us = s->now.mono_us + PULSE_US;
     bool is_moving = c->tables.is_mapped && strcmp(c->mode, "cdc") != 0;
-    c->phase = is_moving && c->making != MAKER_DONE ? CDC_POLLING
-               : is_moving || c->sweep.n > 0        ? CDC_SWEEPING
-                                                    : CDC_STREAM;
-    outrider__pg_source_activate(s);
-    s->base.ready = c->phase == CDC_SWEEPING;
+    c->phase = is_moving || c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
     wake_now(s);
-    if (c->phase == CDC_POLLING)
-        return 0;
-    struct pg_op *op = c->mark_op;
-    c->mark_op = NULL;
-    return op != NULL ? mark(s, op, err) : 0;
+    return c->phase == CDC_SWEEPING ? activate(s, err) : 0;
 }
 
 static int add_gather(struct pg_source *s, struct outrider_error *err)
@@ -204,6 +206,7 @@ int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
     outrider__pg_arg_str(&c->args, c->slot);
     outrider__cdc_tables_oids(s, &c->args);
     outrider__cdc_tables_columns(s, &c->args);
+    outrider__pg_arg_str(&c->args, c->publication);
     if (outrider__pg_request_add(&s->conn, &c->st[CDC_FACTS], &c->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
@@ -230,7 +233,8 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
     s->cdc = c;
     outrider__pg_args_init(&c->args);
     outrider__cdc_slot_name(s->config->name, c->slot);
-    c->noted_settled = -1;
+    outrider__cdc_publication_name(s->config, c->publication);
+    c->settled.saved_n_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
     return outrider__cdc_tables_begin(s, on_tables, err);
 }
@@ -257,18 +261,6 @@ static int fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *e
     }
 }
 
-/* Not of tables that are somebody else's. */
-static int cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    if (!c->tables.is_mapped)
-        return outrider__pg_cleanup_start(s, &c->cleaner, op, err);
-    op->op->removed = 0;
-    op->op->more = false;
-    pg_op_done(op);
-    return 0;
-}
-
 static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     enum cdc_phase phase = cdc_of(s)->phase;
@@ -282,9 +274,13 @@ static int cdc_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_FETCH_PARKED:
         return outrider__pg_cursor_fetch_parked(s, &cdc_of(s)->parked, op, err);
     case SOURCE_SETTLE:
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
         return outrider__cdc_settle(s, op, err);
     case SOURCE_CLEANUP:
-        return cleanup(s, op, err);
+        return cdc_of(s)->tables.is_mapped
+                   ? outrider__cdc_tables_cleanup(s, op, err)
+                   : outrider__pg_cleanup_start(s, &cdc_of(s)->cleaner, op, err);
     }
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
@@ -297,7 +293,7 @@ static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error 
     c->is_pulsing = false;
     if (!outrider__pg_get_bool(results[0], 0, 0))
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
-                              "publication %s was altered: checking it anew", c->slot);
+                              "publication %s was altered: checking it anew", c->publication);
     s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
     if (c->n_parkings == c->pulse_parkings)
         c->has_parked = outrider__pg_get_bool(results[2], 0, 0);
@@ -318,7 +314,7 @@ int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err)
     c->pulse_parkings = c->n_parkings;
     c->pulse_us = s->now.mono_us + PULSE_US;
     outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, c->slot);
+    outrider__pg_arg_str(&c->args, c->publication);
     outrider__cdc_tables_oids(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st[CDC_PULSE], &c->args, err) < 0 ||
@@ -372,7 +368,16 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
 
 static int cdc_prepare(struct pg_source *s, struct outrider_error *err)
 {
-    return cdc_of(s)->phase == CDC_LEFT ? outrider__cdc_left_tick(s, err) : 0;
+    struct cdc_source *c = cdc_of(s);
+    if (c->phase == CDC_LEFT)
+        return outrider__cdc_left_tick(s, err);
+    if ((c->phase == CDC_POLLING || c->phase == CDC_STOPPING) && c->poller == NULL)
+        return outrider__cdc_waiting_tick(s, err);
+    if (c->phase != CDC_STREAM)
+        return 0;
+    if (outrider__cdc_pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
+        return -1;
+    return c->link.state == LINK_STREAMING ? activate(s, err) : 0;
 }
 
 static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
@@ -423,4 +428,7 @@ const struct pg_layout outrider__pg_layout_cdc = {
     .prepare = cdc_prepare,
     .fds = cdc_fds,
     .close = cdc_close,
+    .intent_flags = INTENT_VALUES,
+    .own_write = outrider__cdc_own_write,
+    .own_read = outrider__cdc_own_read,
 };

@@ -60,6 +60,7 @@ enum cdc_statement {
     CDC_END_READER,
     CDC_END_MAKER,
     CDC_SETTLED, /* transactions, all */
+    CDC_VISIBLE, /* waits until they are */
     CDC_STATEMENTS
 };
 
@@ -93,6 +94,7 @@ struct cdc_commit {
 struct cdc_point {
     uint64_t commit_lsn;
     int64_t number;
+    uint32_t xid;
 };
 
 struct cdc_facts {
@@ -132,7 +134,7 @@ struct cdc_source {
     struct cdc_late late;
     struct cdc_snapshot snapshot;
     bool is_other_policy;
-    char slot[64]; /* and the publication */
+    char slot[64], publication[64];
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
     struct pg_args args;
@@ -202,9 +204,13 @@ struct cdc_source {
     struct pg_cleaner cleaner;
 
     /* All transactions below an xid are settled once a position is confirmed. */
-    int64_t noted_xid; /* 0: none is noted */
-    uint64_t noted_lsn;
-    int64_t noted_settled; /* n_settled when the last one was saved; -1: none was */
+    struct cdc_settled {
+        int64_t xid; /* noted, with the log's position and n_settled of then; 0: none is */
+        uint64_t lsn;
+        int64_t n_settled;
+        int64_t saved_xid, saved_us, saved_n_settled;
+        int saves_left;
+    } settled;
 };
 
 static inline struct cdc_source *cdc_of(struct pg_source *s)
@@ -238,6 +244,7 @@ int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *e
 /* Polling, while the slot is made. */
 int outrider__cdc_polling_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err);
+int outrider__cdc_waiting_tick(struct pg_source *s, struct outrider_error *err);
 /* Streaming, while the way back to polling is made. */
 int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err);
 /* The pipeline has left: drops the slot, then hands over to the log layout. */
@@ -264,5 +271,10 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
 /* Which transactions are settled: notes what the pulse saw, saves it when it holds. */
 int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
                                struct outrider_error *err);
+/* Exactly once: see struct pg_layout. */
+int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                            struct outrider_error *err);
+int outrider__cdc_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                           struct outrider_error *err);
 
 #endif

@@ -46,11 +46,12 @@ static int read_begin(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_me
 {
     uint64_t lsn = cdc_read_u64(r);
     int64_t at = (int64_t)cdc_read_u64(r);
-    (void)cdc_read_u32(r); /* transaction id */
+    uint32_t xid = cdc_read_u32(r);
     if (r->is_short)
         return broken(err, "a Begin is cut");
     d->in_transaction = true;
     d->commit_lsn = lsn;
+    d->xid = xid;
     d->commit_us = at > INT64_MAX - CDC_EPOCH_US ? INT64_MAX : at + CDC_EPOCH_US;
     d->n_events = 0;
     m->kind = CDC_BEGIN;

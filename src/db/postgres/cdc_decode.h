@@ -90,6 +90,7 @@ struct cdc_decoder {
     bool in_transaction;
     uint64_t commit_lsn; /* of the transaction under way: where its commit record begins */
     int64_t commit_us;
+    uint32_t xid;
     int64_t n_events; /* of the transaction under way, so far */
 };
 

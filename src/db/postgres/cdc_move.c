@@ -62,7 +62,10 @@ static int on_cleared(void *ctx, PGresult **results, int n, struct outrider_erro
         return end_other_maker(s, err);
     c->phase = CDC_POLLING;
     c->making = MAKER_NONE;
-    return c->poller != NULL ? c->poller->begin(s, err) : outrider__cdc_take_over(s, err);
+    if (c->poller != NULL)
+        return c->poller->begin(s, err);
+    s->base.wake_us = s->now.mono_us; /* outrider__cdc_waiting_tick() */
+    return 0;
 }
 
 static int publication_sql(struct cdc_source *c, struct outrider_error *err)
@@ -72,7 +75,7 @@ static int publication_sql(struct cdc_source *c, struct outrider_error *err)
     outrider__strbuf_appendf(&sql,
                              "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
                              "publish_via_partition_root = true)",
-                             c->slot, strbuf_cstr(&c->tables.names));
+                             c->publication, strbuf_cstr(&c->tables.names));
     free(c->sql_publication);
     c->sql_publication = sql.failed ? NULL : sql.data;
     c->st_publication =
@@ -115,11 +118,12 @@ static int on_waited_for(void *ctx, PGresult **results, int n, struct outrider_e
         return 0;
     c->told_pid = pid;
     c->told_us = s->now.mono_us;
-    outrider__pg_source_warn(s,
-                             "%s goes on while the server waits, to make the slot, for the "
-                             "transaction of %s",
-                             c->is_leaving ? "the stream" : "polling",
-                             outrider__pg_get_str(results[0], 0, 1));
+    outrider__pg_source_warn(
+        s, "%s while the server waits, to make the slot, for the transaction of %s",
+        c->is_leaving       ? "the stream goes on"
+        : c->poller != NULL ? "polling goes on"
+                            : "nothing is delivered",
+        outrider__pg_get_str(results[0], 0, 1));
     return 0;
 }
 
@@ -211,6 +215,9 @@ static int make_slot(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[192];
+    int errno_value = FAILPOINT("cdc.make_slot");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot make the replication slot");
     const char *how = c->tables.is_mapped ? "USE_SNAPSHOT" : "EXPORT_SNAPSHOT";
     if (c->is_leaving)
         (void)snprintf(command, sizeof command,
@@ -227,7 +234,7 @@ static int make_slot(struct pg_source *s, struct outrider_error *err)
 static int open_transaction(struct cdc_source *c, struct outrider_error *err)
 {
     c->making = MAKER_OPENING;
-    return outrider__cdc_link_ask(&c->maker, "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    return outrider__cdc_link_ask(&c->maker, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
                                   "cannot make the replication slot", err);
 }
 
@@ -372,11 +379,6 @@ static int give_mark_to_log(struct pg_source *s, struct outrider_error *err)
     c->making = MAKER_NONE;
     if (end_maker(s, err) < 0)
         return -1;
-    if (c->poller == NULL)
-        return outrider__fail(err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
-                              "the server did not make the replication slot within "
-                              "connect_timeout: it waits for every transaction that is open; %s",
-                              c->told_us != 0 ? s->base.warning : "look into pg_stat_activity");
     return c->poller->start(s, op, err);
 }
 
@@ -395,18 +397,6 @@ static int note_settled(struct pg_source *s, const struct batch *b, struct outri
             outrider__cdc_late_note(&c->late, f->table->a.oid, e->id, s->now.mono_us) < 0)
             return outrider__fail_nomem(err);
     }
-    return 0;
-}
-
-/* Nobody delivers before the slot is there: only parked rows are tried. */
-static int start_waiting(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    if (op->op->kind == SOURCE_FETCH_PARKED)
-        return outrider__pg_cursor_fetch_parked(s, &cdc_of(s)->parked, op, err);
-    if (op->op->kind == SOURCE_SETTLE)
-        return outrider__cdc_settle(s, op, err);
-    s->base.ready = false;
-    pg_op_done(op);
     return 0;
 }
 
@@ -429,19 +419,19 @@ int outrider__cdc_polling_start(struct pg_source *s, struct pg_op *op, struct ou
         pg_op_done(op);
         return 0;
     }
-    if (c->poller == NULL)
-        return start_waiting(s, op, err);
     if (kind == SOURCE_SETTLE && c->tables.is_mapped && note_settled(s, op->op->batch, err) < 0)
         return -1;
     return c->poller->start(s, op, err);
 }
 
-static int tick_poller(struct pg_source *s, struct outrider_error *err)
+/* Tables without a mark cannot be polled: until the slot is there, nothing is delivered. */
+int outrider__cdc_waiting_tick(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    if (c->poller != NULL)
-        return c->poller->tick(s, s->now, err);
-    s->base.ready = false;
+    if (c->phase == CDC_POLLING && advance_maker(s, err) < 0)
+        return -1;
+    if (c->phase == CDC_STOPPING && s->conn.n_requests == 0)
+        return begin_snapshot(s, err);
     s->base.wake_us = s->now.mono_us + ASK_US;
     return outrider__cdc_pulse(s, err);
 }
@@ -456,7 +446,7 @@ int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err)
     size_t own = c->mark_op != NULL;
     if (c->phase == CDC_STOPPING && s->n_live == 0 && s->n_ops == own && s->conn.n_requests == 0)
         return c->tables.is_mapped ? begin_snapshot(s, err) : save_cdc(s, err);
-    if (tick_poller(s, err) < 0)
+    if (c->poller->tick(s, s->now, err) < 0)
         return -1;
     if (c->phase == CDC_STOPPING)
         s->base.ready = false;

@@ -20,6 +20,14 @@ void outrider__cdc_slot_name(const char *pipeline, char ret_name[64])
     }
 }
 
+void outrider__cdc_publication_name(const struct pipeline_config *config, char ret_name[64])
+{
+    if (config->source.publication != NULL && config->source.publication[0] != '\0')
+        (void)snprintf(ret_name, 64, "%s", config->source.publication);
+    else
+        outrider__cdc_slot_name(config->name, ret_name);
+}
+
 static void copy(char *to, size_t size, const PGresult *r, int col)
 {
     (void)snprintf(to, size, "%s", outrider__pg_get_str(r, 0, col));
@@ -62,14 +70,14 @@ static int check_publication(const struct pg_source *s, struct outrider_error *e
             "there is no publication %s, and role %s may not make it; the owner of the table runs: "
             "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
             "publish_via_partition_root = true)",
-            c->slot, f->user, c->slot, strbuf_cstr(&c->tables.names));
+            c->publication, f->user, c->publication, strbuf_cstr(&c->tables.names));
     if (f->has_publication && (!f->publication_fits || f->is_filtered))
         return outrider__fail(
             err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
             "publication %s does not publish all inserts into %s; its owner runs: ALTER "
             "PUBLICATION %s SET (publish = 'insert', publish_via_partition_root = true); ALTER "
             "PUBLICATION %s SET TABLE %s",
-            c->slot, strbuf_cstr(&c->tables.names), c->slot, c->slot,
+            c->publication, strbuf_cstr(&c->tables.names), c->publication, c->publication,
             strbuf_cstr(&c->tables.names));
     return 0;
 }

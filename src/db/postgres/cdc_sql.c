@@ -16,7 +16,7 @@ static const char *const templates[CDC_STATEMENTS] = {
         "EXISTS (SELECT FROM $K j WHERE j.pipeline = $1 AND j.outbox = t.name AND j.mode = "
         "'member')) FROM $K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
-    /* $1 slot and publication, $2 the tables' oids, $3 and $4 the columns that are read. */
+    /* $1 slot, $2 the tables' oids, $3 and $4 the columns that are read, $5 publication. */
     [CDC_FACTS] =
         "SELECT current_setting('wal_level'), quote_ident(current_user), (SELECT r.rolreplication "
         "OR r.rolsuper FROM pg_roles r WHERE r.rolname = current_user), "
@@ -37,7 +37,7 @@ static const char *const templates[CDC_STATEMENTS] = {
         "false), s.active_pid, (SELECT bool_and(a.atttypid IN ($B)) FROM unnest($3::int8[], "
         "$4::text[]) AS w(rel, name) JOIN pg_attribute a ON a.attrelid = w.rel::oid AND a.attname "
         "= w.name AND a.attnum > 0 AND NOT a.attisdropped) FROM (SELECT 1) one LEFT JOIN "
-        "pg_publication p ON p.pubname = $1 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
+        "pg_publication p ON p.pubname = $5 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
     [CDC_DROP_SLOT] = "SELECT count(pg_drop_replication_slot(s.slot_name)), (SELECT count(*) FROM "
                       "pg_replication_slots t WHERE t.slot_name = $1 AND t.active) FROM "
                       "pg_replication_slots s WHERE s.slot_name = $1 AND NOT s.active AND "
@@ -115,6 +115,18 @@ static const char *const templates[CDC_STATEMENTS] = {
         "current_user",
     /* While it waits for a transaction it does not notice that its client is gone. */
     [CDC_END_MAKER] = "SELECT pg_terminate_backend($1)",
+    /* A transaction is in the stream as soon as its commit is in the log, and others see its
+     * rows a moment later, or much later where it waits for a standby. */
+    [CDC_VISIBLE] =
+        "WITH RECURSIVE s AS MATERIALIZED (SELECT pg_snapshot_xmin(p)::text::int8 AS low, "
+        "pg_snapshot_xmax(p)::text::int8 AS high FROM pg_current_snapshot() p), x AS MATERIALIZED "
+        "(SELECT f.xid FROM s CROSS JOIN unnest($1::int8[]) AS u(xid) CROSS JOIN LATERAL (SELECT "
+        "(s.high & ~4294967295) + u.xid - CASE WHEN u.xid > (s.high & 4294967295) THEN 4294967296 "
+        "ELSE 0 END AS xid) f WHERE f.xid >= s.low), w(n, is_over) AS (SELECT 0, NOT EXISTS "
+        "(SELECT FROM x WHERE pg_xact_status(x.xid::text::xid8) = 'in progress') UNION ALL SELECT "
+        "w.n + 1, NOT EXISTS (SELECT FROM x WHERE pg_xact_status(x.xid::text::xid8) = 'in "
+        "progress' AND pg_sleep(0.0005 + 0 * w.n) IS NOT NULL) FROM w WHERE NOT w.is_over) SELECT "
+        "max(n) FROM w",
     [CDC_SETTLED] = "UPDATE $K SET settled_xid = $4 WHERE pipeline = $1 AND outbox = $2 AND epoch "
                     "= $3 RETURNING ctid",
 };
@@ -140,6 +152,7 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_END_READER] = "cannot end the slot's last reader",
     [CDC_END_MAKER] = "cannot end the making of a slot",
     [CDC_SETTLED] = "cannot save the cursor",
+    [CDC_VISIBLE] = "cannot wait for a commit",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)

@@ -146,7 +146,7 @@ static int next_message(struct pg_source *s, struct link_message *ret, struct ou
                               "publication %s was made anew since the slot's position, and the "
                               "server cannot read its log through it; run `outrider slot drop` and "
                               "`outrider resync`, both with --name %s",
-                              c->slot, s->config->name);
+                              c->publication, s->config->name);
     if (err != NULL)
         *err = why;
     return -1;
@@ -229,7 +229,7 @@ static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err
             b->n--; /* cdc.h (7) */
             continue;
         }
-        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number};
+        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number, c->decoder.xid};
         c->n_fetched++;
     }
     b->source_data = points;
@@ -282,13 +282,16 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[320];
+    int errno_value = FAILPOINT("cdc.start_stream");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot start replication");
     c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
                                       .n_outboxes = c->tables.n_outboxes,
                                       .max_payload = (size_t)s->config->source.max_payload};
     (void)snprintf(command, sizeof command,
                    "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (proto_version '1', "
                    "publication_names '\"%s\"', binary '%s', messages 'true')",
-                   c->slot, c->slot, c->facts.is_binary ? "true" : "false");
+                   c->slot, c->publication, c->facts.is_binary ? "true" : "false");
     c->is_starting = true;
     return outrider__cdc_link_ask(&c->link, command, "cannot start replication", err);
 }

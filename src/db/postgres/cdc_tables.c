@@ -51,6 +51,12 @@ int outrider__cdc_tables_begin(struct pg_source *s,
     t->is_mapped = outrider__cdc_is_mapped(&s->cat, s->config);
     outrider__arena_init(&t->arena, 16384);
     outrider__strbuf_init(&t->names, SQL_CAP);
+    /* What was delivered of the rows that stood there before is not in the cursor. */
+    if (t->is_mapped && s->config->exactly_once)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "exactly_once in mode cdc reads an outbox of layout log, and %s is "
+                              "none; poll it (--mode poll), or leave exactly_once out",
+                              s->cat.table);
     if (!t->is_mapped)
         return outrider__pg_catalog_check_log(&s->cat, err) < 0 ? -1 : done(s, err);
     int n = outrider__pg_adoption_count(s->config, err);
@@ -152,6 +158,17 @@ static int refuse_mark(const char *table, struct outrider_error *err)
                           table);
 }
 
+static int prepare_cleanup(struct pg_source *s, struct cdc_table *t, struct outrider_error *err)
+{
+    struct strbuf q;
+    if (t->a.map.mark == MARK_NONE || (!t->a.is_ours && !s->config->cleanup.adopted))
+        return 0;
+    outrider__strbuf_init(&q, SQL_CAP);
+    outrider__pg_sql_cleanup(&q, &t->a);
+    t->cleanup = (struct pg_statement){.sql = q.data, .what = "cannot clean up"};
+    return keep_sql(&t->cleanup_sql, &q, err);
+}
+
 static int prepare_table(struct pg_source *s, struct cdc_table *t, struct outrider_error *err)
 {
     int after = s->config->source.after_publish;
@@ -243,7 +260,7 @@ int outrider__cdc_tables_prepare(struct pg_source *s, struct outrider_error *err
     if (!t->is_mapped && prepare_log(s, err) < 0)
         return -1;
     for (size_t i = 0; i < t->n; i++) {
-        if (prepare_table(s, &t->items[i], err) < 0)
+        if (prepare_table(s, &t->items[i], err) < 0 || prepare_cleanup(s, &t->items[i], err) < 0)
             return -1;
         t->outboxes[i] = outbox_of(&t->items[i]);
         t->can_be_polled &= t->items[i].a.map.mark != MARK_NONE;
@@ -257,6 +274,7 @@ void outrider__cdc_tables_release(struct cdc_tables *t)
     for (size_t i = 0; i < t->n; i++) {
         free(t->items[i].settle_sql);
         free(t->items[i].snapshot_sql);
+        free(t->items[i].cleanup_sql);
     }
     outrider__pg_adoption_release(&t->adoption);
     free(t->items);
@@ -358,4 +376,43 @@ int outrider__cdc_tables_settle(struct pg_source *s, const struct event *events,
         if (t->items[i].settle_sql != NULL && settle_table(s, &t->items[i], events, n, a, err) < 0)
             return -1;
     return 0;
+}
+
+static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    (void)err;
+    for (int i = 0; i < n; i++) {
+        uint64_t removed = strtoull(PQcmdTuples(results[i]), NULL, 10);
+        op->op->removed += removed;
+        op->op->more |= removed > 0 && removed >= (uint64_t)op->source->config->cleanup.batch;
+    }
+    pg_op_done(op);
+    return 0;
+}
+
+int outrider__cdc_tables_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    size_t n = 0;
+    op->op->removed = 0;
+    op->op->more = false;
+    for (size_t i = 0; i < c->tables.n; i++)
+        n += c->tables.items[i].cleanup_sql != NULL;
+    if (n == 0 || s->config->cleanup.retention_us <= 0) {
+        pg_op_done(op);
+        return 0;
+    }
+    if (outrider__pg_request_begin(&s->conn, on_cleaned, op, err) < 0)
+        return -1;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_time(&c->args, op->op->now_wall_us - s->config->cleanup.retention_us);
+    outrider__pg_arg_int8(&c->args, s->config->cleanup.batch);
+    for (size_t i = 0; i < c->tables.n; i++) {
+        struct cdc_table *t = &c->tables.items[i];
+        if (t->cleanup_sql != NULL &&
+            outrider__pg_request_add(&s->conn, &t->cleanup, &c->args, err) < 0)
+            return -1;
+    }
+    return outrider__pg_request_end(&s->conn, err);
 }

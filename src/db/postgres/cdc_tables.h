@@ -21,6 +21,8 @@ struct cdc_table {
     char *settle_sql;   /* owned; NULL: nothing is done to its rows */
     char *snapshot_sql; /* owned: the rows that the first sweep reads */
     struct pg_statement settle;
+    char *cleanup_sql; /* owned; NULL: nothing is cleaned up */
+    struct pg_statement cleanup;
 };
 
 struct cdc_tables {
@@ -71,6 +73,9 @@ void outrider__cdc_tables_columns(const struct pg_source *s, struct pg_args *a);
 /* Adds what after_publish asks for, for the events [0..n). */
 int outrider__cdc_tables_settle(struct pg_source *s, const struct event *events, size_t n,
                                 struct pg_args *a, struct outrider_error *err);
+
+/* SOURCE_CLEANUP: of what is marked as published. */
+int outrider__cdc_tables_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 
 int outrider__cdc_late_note(struct cdc_late *l, int64_t oid, struct bytes id, int64_t now_us);
 void outrider__cdc_late_freeze(struct cdc_late *l);

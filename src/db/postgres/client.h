@@ -6,6 +6,13 @@
 #include <libpq-fe.h>
 
 #include "base/error.h"
+#include "base/strbuf.h"
+#include "base/writer.h"
+
+#define PG_TYPE_JSONB 3802
+#define PG_EVENT_ARGS 11
+/* What one message to the server can hold. */
+#define PG_MESSAGE_MAX 0x3fffffff
 
 /*
  * client_error.c: from SQLSTATEs to our codes, in one table.
@@ -22,5 +29,44 @@ int outrider__pg_fail(struct outrider_error *err, const PGconn *pg, const PGresu
 void outrider__pg_connect_state(const PGconn *pg, char ret_state[6]);
 /* "user@host:port/database", for messages. */
 void outrider__pg_place(const PGconn *pg, char *ret_text, size_t size);
+
+/*
+ * client_known.c: what is known of a connection, kept with it by libpq's own
+ * means (instance data), because asking costs a round trip.
+ */
+struct pg_known {
+    Oid payload;         /* type of outbox.payload; 0: not known */
+    Oid payload_array;   /* the array of it */
+    unsigned resets;     /* PQreset: prepared statements are gone */
+    unsigned statements; /* names given out */
+};
+
+/* Asks for the type where it is not known. A table that is not there leaves it
+ * unknown: the insert will say so. */
+int outrider__pg_known(PGconn *conn, struct pg_known **ret_known, struct outrider_error *err);
+/* What is kept, or NULL; asks nothing. */
+struct pg_known *outrider__pg_known_kept(const PGconn *conn);
+
+/*
+ * client_check.c: whether a call may be made on the connection now. `what`
+ * would be committed by itself outside a transaction ("the event").
+ */
+int outrider__pg_check_idle(const PGconn *conn, bool needs_transaction, const char *what,
+                            struct outrider_error *err);
+
+/*
+ * client_array.c: events as one binary array for each column, in the order of
+ * the insert's parameters.
+ */
+struct pg_arrays {
+    const char *values[PG_EVENT_ARGS];
+    int lengths[PG_EVENT_ARGS];
+    Oid types[PG_EVENT_ARGS];
+};
+
+/* The bytes lie in buf, which is cleared first, until it is touched again. */
+int outrider__pg_arrays(struct strbuf *buf, const struct pg_known *known,
+                        const struct outrider_event *events, size_t n, const writer_id *ids,
+                        struct pg_arrays *ret_arrays, struct outrider_error *err);
 
 #endif

@@ -1,64 +1,55 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An event into the outbox, on the application's own connection.
+ * Events into the outbox, on the application's own connection.
  *
  *  (1) The transaction stays the application's: nothing here begins, commits
  *      or rolls back. (A refused event fails the transaction, as any failed
  *      statement does; what can be refused beforehand is.)
- *  (2) Nothing of the session changes: one statement, unprepared. The type of
- *      the payload's column is asked for once and kept with the connection by
- *      libpq's own means (instance data).
+ *  (2) One-shot calls change nothing of the session: one statement, unprepared.
+ *      A writer's prepared statements are the only thing that stays, under
+ *      names that nobody else gives, until it is freed.
  */
 #include "client.h"
 
-#include <libpq-events.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/event_check.h"
-#include "base/uuid.h"
+#include "base/json.h"
 #include "outrider/postgres.h"
 
-static const char sql_insert[] =
-    "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, topic, "
-    "partition_key, partition, occurred_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
-    "$9, $10, $11)";
-#define N_ARGS 11
-#define TYPE_JSONB 3802
-#define PAYLOAD_MAX 0x3fffffff
+#define COLUMNS                                                                                   \
+    "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, topic, " \
+    "partition_key, partition, occurred_at, expires_at) "
+#define ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+static const char sql_insert[] = COLUMNS "VALUES " ARGUMENTS;
+static const char sql_insert_many[] = COLUMNS "SELECT * FROM unnest" ARGUMENTS;
 
-static const char sql_type[] =
-    "SELECT coalesce((SELECT atttypid FROM pg_attribute WHERE attrelid = to_regclass('outbox') AND "
-    "attname = 'payload' AND NOT attisdropped), 0)";
+/* One of the two statements, prepared on the server or not. */
+struct statement {
+    char name[32];   /* "": not prepared */
+    unsigned resets; /* of the connection, when it was */
+};
 
-static int check_transaction(const PGconn *conn, unsigned flags, struct outrider_error *err)
+struct pg_writer {
+    struct outrider_writer base; /* must stay first: see writer_of() */
+    PGconn *conn;
+    bool is_unprepared;
+    struct statement one, many;
+    struct strbuf buf;
+};
+
+static struct pg_writer *writer_of(struct outrider_writer *w)
 {
-    switch (PQtransactionStatus(conn)) {
-    case PQTRANS_INTRANS:
-        return 0;
-    case PQTRANS_IDLE:
-        if ((flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) != 0)
-            return 0;
-        return outrider__fail(err, OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP,
-                              "no transaction is open: the event would not share the fate of the "
-                              "data it tells of; BEGIN first");
-    case PQTRANS_INERROR:
-        return outrider__fail(err, OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP,
-                              "the transaction has failed already; roll back");
-    case PQTRANS_ACTIVE:
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "the connection has a query under way");
-    default:
-        return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "the connection is lost");
-    }
+    return (struct pg_writer *)w;
 }
 
-static bool is_ours(const PGresult *res, const char *constraint)
+/* The id is the primary key in layout status. */
+static bool is_about_id(const PGresult *res)
 {
     const char *name = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
-    return name != NULL && strcmp(name, constraint) == 0;
+    return name != NULL && (strcmp(name, "outbox_id_key") == 0 || strcmp(name, "outbox_pkey") == 0);
 }
 
 static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error *err)
@@ -78,7 +69,7 @@ static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error 
         rc = outrider__event_fail_field(err, "payload",
                                         "is not UTF-8 text, which the outbox asks for; "
                                         "`outrider init --payload bytea` takes any bytes");
-    else if (strcmp(state, "23505") == 0 && is_ours(res, "outbox_id_key"))
+    else if (strcmp(state, "23505") == 0 && is_about_id(res))
         rc = outrider__event_fail_field(err, "id", "is in the outbox already");
     else
         return outrider__pg_fail(err, conn, res, "cannot insert the event");
@@ -86,110 +77,249 @@ static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error 
     return rc;
 }
 
-/* An empty topic or key means "none", as it does in JSON that leaves it out. */
-static const char *or_null(const char *s)
+/* Whether the server's refusal can be this event's: it names no row itself. */
+static bool is_culprit(const PGresult *res, const struct outrider_event *e, const char *id)
 {
-    return s != NULL && *s != '\0' ? s : NULL;
+    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    const char *detail = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL);
+    struct bytes payload = bytes_of(e->payload, e->payload_len);
+    if (strcmp(state, "22P02") == 0)
+        return !outrider__json_is_valid(payload);
+    if (strcmp(state, "22021") == 0)
+        return !outrider__bytes_is_utf8(payload) ||
+               (payload.len > 0 && memchr(payload.data, '\0', payload.len) != NULL);
+    return strcmp(state, "23505") == 0 && detail != NULL && strcasestr(detail, id) != NULL;
 }
 
-/* Only its address matters: it is the key of the instance data. */
-static int on_event(PGEventId id, void *info, void *ctx)
+static void blame(const PGresult *res, const struct outrider_event *events, size_t n,
+                  const writer_id *ids, struct outrider_error *err)
 {
-    (void)id;
-    (void)info;
-    (void)ctx;
-    return 1;
-}
-
-static int payload_type(PGconn *conn, Oid *ret_type, struct outrider_error *err)
-{
-    uintptr_t known = (uintptr_t)PQinstanceData(conn, on_event);
-    if (known == 0) {
-        PGresult *res = PQexec(conn, sql_type);
-        if (PQresultStatus(res) != PGRES_TUPLES_OK) {
-            int rc = fail_insert(conn, res, err);
-            PQclear(res);
-            return rc;
+    if (PQresultErrorField(res, PG_DIAG_SQLSTATE) == NULL)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (is_culprit(res, writer_event_at(events, i), ids[i])) {
+            outrider__writer_blame(err, i);
+            return;
         }
-        known = (uintptr_t)strtoul(PQgetvalue(res, 0, 0), NULL, 10);
-        PQclear(res);
-        (void)PQregisterEventProc(conn, on_event, "outrider", NULL);
-        /* NOLINTNEXTLINE(performance-no-int-to-ptr): libpq keeps one pointer, this is a number */
-        (void)PQsetInstanceData(conn, on_event, (void *)known);
-    }
-    *ret_type = (Oid)known;
-    return 0;
 }
 
-/* The bytes as the column's binary form: jsonb has a version byte before them. */
-static int encode_payload(const struct outrider_event *e, Oid type, char **ret_copy,
-                          struct outrider_error *err)
+/* The table may have become another one, and a statement can be gone (DISCARD
+ * ALL, a pooler): the next call starts anew. */
+static void forget(struct pg_writer *w, struct statement *st, const PGresult *res)
 {
-    *ret_copy = NULL;
-    if (type != TYPE_JSONB)
+    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    struct pg_known *known = outrider__pg_known_kept(w->conn);
+    if (known != NULL)
+        known->payload = 0;
+    if (state == NULL || strncmp(state, "23", 2) != 0)
+        st->name[0] = '\0';
+}
+
+static int prepare(struct pg_writer *w, struct statement *st, struct pg_known *known,
+                   const char *sql, const Oid *types, struct outrider_error *err)
+{
+    if (w->is_unprepared || (st->name[0] != '\0' && st->resets == known->resets))
         return 0;
-    *ret_copy = malloc(e->payload_len + 1);
-    if (*ret_copy == NULL)
-        return outrider__fail_nomem(err);
-    (*ret_copy)[0] = 1;
-    if (e->payload_len > 0)
-        memcpy(*ret_copy + 1, e->payload, e->payload_len);
-    return 0;
-}
-
-static int insert(PGconn *conn, const struct outrider_event *e, const char *id,
-                  struct outrider_error *err)
-{
-    Oid type = 0;
-    char *copy = NULL;
-    if (payload_type(conn, &type, err) < 0 || encode_payload(e, type, &copy, err) < 0)
-        return -1;
-    char partition[16], occurred[CLOCK_TEXT_SIZE], expires[CLOCK_TEXT_SIZE];
-    (void)snprintf(partition, sizeof partition, "%d", e->partition);
-    outrider__clock_format(e->occurred_at_us, occurred);
-    outrider__clock_format(e->expires_at_us, expires);
-    const char *values[N_ARGS] = {id,
-                                  e->aggregate_type,
-                                  e->aggregate_id,
-                                  e->event_type,
-                                  copy != NULL         ? copy
-                                  : e->payload != NULL ? e->payload
-                                                       : "",
-                                  e->headers,
-                                  or_null(e->topic),
-                                  or_null(e->partition_key),
-                                  e->partition >= 0 ? partition : NULL,
-                                  e->occurred_at_us != 0 ? occurred : NULL,
-                                  e->expires_at_us != 0 ? expires : NULL};
-    int lengths[N_ARGS] = {[4] = (int)e->payload_len + (copy != NULL)};
-    int formats[N_ARGS] = {[4] = 1};
-    PGresult *res = PQexecParams(conn, sql_insert, N_ARGS, NULL, values, lengths, formats, 0);
-    free(copy);
+    char name[sizeof st->name];
+    (void)snprintf(name, sizeof name, "outrider_enqueue_%u", ++known->statements);
+    PGresult *res = PQprepare(w->conn, name, sql, types != NULL ? PG_EVENT_ARGS : 0, types);
     int rc = 0;
     if (PQresultStatus(res) != PGRES_COMMAND_OK) {
-        rc = fail_insert(conn, res, err);
-        (void)PQsetInstanceData(conn, on_event, NULL); /* the column may have changed */
+        rc = fail_insert(w->conn, res, err);
+        forget(w, st, res);
+    } else {
+        memcpy(st->name, name, sizeof name);
+        st->resets = known->resets;
     }
     PQclear(res);
     return rc;
 }
 
+static PGresult *execute(struct pg_writer *w, const struct statement *st, const char *sql,
+                         const Oid *types, const char *const *values, const int *lengths,
+                         const int *formats)
+{
+    if (st->name[0] == '\0')
+        return PQexecParams(w->conn, sql, PG_EVENT_ARGS, types, values, lengths, formats, 0);
+    return PQexecPrepared(w->conn, st->name, PG_EVENT_ARGS, values, lengths, formats, 0);
+}
+
+/* The bytes as the column's binary form: jsonb has a version byte before them. */
+static int encode_payload(struct pg_writer *w, const struct pg_known *known,
+                          const struct outrider_event *e, struct bytes *ret_payload,
+                          struct outrider_error *err)
+{
+    *ret_payload = bytes_of(e->payload != NULL ? e->payload : "", e->payload_len);
+    if (known->payload != PG_TYPE_JSONB)
+        return 0;
+    outrider__strbuf_clear(&w->buf);
+    strbuf_append_char(&w->buf, 1);
+    outrider__strbuf_append(&w->buf, *ret_payload);
+    if (w->buf.failed)
+        return outrider__fail_nomem(err);
+    *ret_payload = strbuf_bytes(&w->buf);
+    return 0;
+}
+
+static int insert_one(struct pg_writer *w, struct pg_known *known, const struct outrider_event *e,
+                      const char *id, struct outrider_error *err)
+{
+    struct bytes payload;
+    if (prepare(w, &w->one, known, sql_insert, NULL, err) < 0 ||
+        encode_payload(w, known, e, &payload, err) < 0)
+        return -1;
+    char partition[16], occurred[CLOCK_TEXT_SIZE], expires[CLOCK_TEXT_SIZE];
+    (void)snprintf(partition, sizeof partition, "%d", e->partition);
+    outrider__clock_format(e->occurred_at_us, occurred);
+    outrider__clock_format(e->expires_at_us, expires);
+    const char *values[PG_EVENT_ARGS] = {id,
+                                         e->aggregate_type,
+                                         e->aggregate_id,
+                                         e->event_type,
+                                         payload.data,
+                                         e->headers,
+                                         writer_or_null(e->topic),
+                                         writer_or_null(e->partition_key),
+                                         e->partition >= 0 ? partition : NULL,
+                                         e->occurred_at_us != 0 ? occurred : NULL,
+                                         e->expires_at_us != 0 ? expires : NULL};
+    const int lengths[PG_EVENT_ARGS] = {[4] = (int)payload.len};
+    static const int formats[PG_EVENT_ARGS] = {[4] = 1};
+    PGresult *res = execute(w, &w->one, sql_insert, NULL, values, lengths, formats);
+    int rc = 0;
+    if (PQresultStatus(res) != PGRES_COMMAND_OK) {
+        rc = fail_insert(w->conn, res, err);
+        forget(w, &w->one, res);
+    }
+    PQclear(res);
+    return rc;
+}
+
+static int insert_many(struct pg_writer *w, struct pg_known *known,
+                       const struct outrider_event *events, size_t n, const writer_id *ids,
+                       struct outrider_error *err)
+{
+    static const int formats[PG_EVENT_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    struct pg_arrays a;
+    if (outrider__pg_arrays(&w->buf, known, events, n, ids, &a, err) < 0 ||
+        prepare(w, &w->many, known, sql_insert_many, a.types, err) < 0)
+        return -1;
+    PGresult *res = execute(w, &w->many, sql_insert_many, a.types, a.values, a.lengths, formats);
+    int rc = 0;
+    if (PQresultStatus(res) != PGRES_COMMAND_OK) {
+        rc = fail_insert(w->conn, res, err);
+        blame(res, events, n, ids, err);
+        forget(w, &w->many, res);
+    }
+    PQclear(res);
+    return rc;
+}
+
+static int writer_check(struct outrider_writer *base, unsigned flags, struct outrider_error *err)
+{
+    return outrider__pg_check_idle(writer_of(base)->conn,
+                                   (flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) == 0, "the event", err);
+}
+
+static int writer_insert(struct outrider_writer *base, const struct outrider_event *events,
+                         size_t n, const writer_id *ids, struct outrider_error *err)
+{
+    struct pg_writer *w = writer_of(base);
+    struct pg_known *known = NULL;
+    if (outrider__pg_known(w->conn, &known, err) < 0)
+        return -1;
+    if (known->payload == 0)
+        return outrider__fail(err, OUTRIDER_NO_OUTBOX, OUTRIDER_STOP,
+                              "the search path has no table outbox with a payload; run "
+                              "`outrider init`");
+    return n == 1 ? insert_one(w, known, events, ids[0], err)
+                  : insert_many(w, known, events, n, ids, err);
+}
+
+/* In a failed transaction the server takes no statement: then the name stays. */
+static void deallocate(struct pg_writer *w, const struct statement *st)
+{
+    const struct pg_known *known = outrider__pg_known_kept(w->conn);
+    char sql[64];
+    if (st->name[0] == '\0' || known == NULL || known->resets != st->resets ||
+        outrider__pg_check_idle(w->conn, false, "", NULL) < 0)
+        return;
+    (void)snprintf(sql, sizeof sql, "DEALLOCATE %s", st->name);
+    PQclear(PQexec(w->conn, sql));
+}
+
+static void writer_release(struct pg_writer *w)
+{
+    outrider__strbuf_release(&w->buf);
+    outrider__writer_release(&w->base);
+}
+
+static void writer_free(struct outrider_writer *base)
+{
+    struct pg_writer *w = writer_of(base);
+    deallocate(w, &w->one);
+    deallocate(w, &w->many);
+    writer_release(w);
+    free(w);
+}
+
+static const struct writer_ops writer_ops = {
+    .max_payload = PG_MESSAGE_MAX,
+    .check = writer_check,
+    .insert = writer_insert,
+    .free = writer_free,
+};
+
+static int writer_init(struct pg_writer *w, PGconn *conn, unsigned flags,
+                       struct outrider_error *err)
+{
+    if (conn == NULL)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
+    memset(w, 0, sizeof *w);
+    outrider__writer_init(&w->base, &writer_ops);
+    outrider__strbuf_init(&w->buf, PG_MESSAGE_MAX);
+    w->conn = conn;
+    w->is_unprepared = (flags & OUTRIDER_WRITER_UNPREPARED) != 0;
+    return 0;
+}
+
+int outrider_writer_new_pg(PGconn *conn, unsigned flags, struct outrider_writer **ret_writer,
+                           struct outrider_error *err)
+{
+    if ((flags & ~OUTRIDER_WRITER_UNPREPARED) != 0 || ret_writer == NULL)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "a writer needs a place to go to, and no flag but "
+                              "OUTRIDER_WRITER_UNPREPARED");
+    struct pg_writer *w = malloc(sizeof *w);
+    if (w == NULL)
+        return outrider__fail_nomem(err);
+    if (writer_init(w, conn, flags, err) < 0) {
+        free(w);
+        return -1;
+    }
+    *ret_writer = &w->base;
+    return 0;
+}
+
 int outrider_enqueue_pg(PGconn *conn, const struct outrider_event *event, unsigned flags,
                         char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
-    char id[OUTRIDER_ID_SIZE];
-    if (conn == NULL)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
-    if (outrider__event_check(event, PAYLOAD_MAX, err) < 0 ||
-        check_transaction(conn, flags, err) < 0)
+    struct pg_writer w;
+    if (writer_init(&w, conn, OUTRIDER_WRITER_UNPREPARED, err) < 0)
         return -1;
-    if (event->id != NULL)
-        memcpy(id, event->id, sizeof id);
-    else if (outrider__uuid_new(outrider__clock_now().wall_us, id) < 0)
-        return outrider__fail(err, OUTRIDER_IO, OUTRIDER_RETRY, "the system has no random bytes");
-    if (insert(conn, event, id, err) < 0)
+    int rc = outrider_writer_put(&w.base, event, flags, ret_id, err);
+    writer_release(&w);
+    return rc;
+}
+
+int outrider_enqueue_many_pg(PGconn *conn, const struct outrider_event *events, size_t n,
+                             unsigned flags, char (*ret_ids)[OUTRIDER_ID_SIZE],
+                             struct outrider_error *err)
+{
+    struct pg_writer w;
+    if (writer_init(&w, conn, OUTRIDER_WRITER_UNPREPARED, err) < 0)
         return -1;
-    if (ret_id != NULL)
-        memcpy(ret_id, id, sizeof id);
-    return 0;
+    int rc = outrider_writer_put_many(&w.base, events, n, flags, ret_ids, err);
+    writer_release(&w);
+    return rc;
 }

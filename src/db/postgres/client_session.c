@@ -54,10 +54,7 @@ static int pg_check(void *conn, enum outrider_completion *ret_how, struct outrid
 static int pg_insert(void *conn, const struct outrider_event *events, size_t n,
                      struct outrider_error *err)
 {
-    for (size_t i = 0; i < n; i++)
-        if (outrider_enqueue_pg(conn, &events[i], 0, NULL, err) < 0)
-            return -1;
-    return 0;
+    return outrider_enqueue_many_pg(conn, events, n, 0, NULL, err);
 }
 
 /* COMMIT of a failed transaction succeeds, and says ROLLBACK. Where no answer

@@ -379,6 +379,8 @@ static int log_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_FETCH_PARKED:
         return fetch_parked(s, op, err);
     case SOURCE_SETTLE:
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
         return outrider__pg_log_settle(s, op, err);
     case SOURCE_CLEANUP:
         return outrider__pg_log_cleanup(s, op, err);
@@ -498,4 +500,6 @@ const struct pg_layout outrider__pg_layout_log = {
     .start = log_start,
     .tick = log_tick,
     .close = log_close,
+    .own_write = outrider__pg_log_own_write,
+    .own_read = outrider__pg_log_own_read,
 };

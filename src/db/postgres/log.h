@@ -59,6 +59,7 @@ struct log_mark {
     struct bytes anchor, anchor_before;
     const struct gap *gaps; /* after the read; groups mean nothing here */
     size_t n_gaps;
+    struct bytes text; /* of an intent: the gaps as they were saved; otherwise NULL */
 };
 
 struct log_fetch {
@@ -120,6 +121,11 @@ int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err)
 
 /* log_settle.c */
 int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+/* Exactly once: see struct pg_layout. */
+int outrider__pg_log_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                               struct outrider_error *err);
+int outrider__pg_log_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                              struct outrider_error *err);
 /* What was forgotten without a batch to save it with. Legal while n_out is 0. */
 int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err);
 int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err);

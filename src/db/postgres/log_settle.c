@@ -7,6 +7,7 @@
 #include "log.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "base/failpoint.h"
 
@@ -51,13 +52,61 @@ static int add_position(struct pg_args *a, const struct batch *b, const struct p
     bool is_whole = t->n == b->n, is_new = last->seq > m->before;
     int64_t position = is_whole ? m->position : is_new ? last->seq : m->before;
     outrider__strbuf_init(&text, (size_t)1 << 28);
-    render_gaps(b, t->n, position, &text);
+    if (bytes_is_null(m->text))
+        render_gaps(b, t->n, position, &text);
+    else
+        outrider__strbuf_append(&text, m->text);
     outrider__pg_arg_int8(a, position);
     outrider__pg_arg_text(a, strbuf_bytes(&text));
     outrider__pg_arg_text(a, is_whole ? m->anchor : is_new ? last->id : m->anchor_before);
     bool failed = text.failed;
     outrider__strbuf_release(&text);
     return failed ? outrider__fail_nomem(err) : 0;
+}
+
+/* "position {gaps} anchor"; nothing for parked rows. */
+int outrider__pg_log_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                               struct outrider_error *err)
+{
+    const struct log_mark *m = b->source_data;
+    (void)s;
+    if (b->is_parked || m == NULL)
+        return 0;
+    outrider__strbuf_appendf(out, "%" PRId64 " ", m->position);
+    /* A range begins without a comma where nothing stands before the brace. */
+    struct strbuf gaps;
+    outrider__strbuf_init(&gaps, (size_t)1 << 28);
+    render_gaps(b, b->n, m->position, &gaps);
+    outrider__strbuf_append(out, strbuf_bytes(&gaps));
+    out->failed |= gaps.failed;
+    outrider__strbuf_release(&gaps);
+    strbuf_append_char(out, ' ');
+    outrider__strbuf_append(out, m->anchor);
+    return out->failed ? outrider__fail_nomem(err) : 0;
+}
+
+int outrider__pg_log_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                              struct outrider_error *err)
+{
+    (void)s;
+    if (b->is_parked || own.len == 0)
+        return 0;
+    struct log_mark *m = outrider__arena_alloc(&b->arena, sizeof *m);
+    if (m == NULL)
+        return outrider__fail_nomem(err);
+    char *end; /* a zero byte follows what is in an arena */
+    int64_t position = strtoll(own.data, &end, 10);
+    const char *brace = strchr(end, '}');
+    if (*end != ' ' || end[1] != '{' || brace == NULL || brace[1] != ' ')
+        return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                              "the intent in outrider_intent has no position");
+    size_t at = (size_t)(brace + 2 - own.data);
+    *m = (struct log_mark){.position = position,
+                           .before = position,
+                           .text = bytes_of(end + 1, (size_t)(brace - end)),
+                           .anchor = bytes_of(own.data + at, own.len - at)};
+    b->source_data = m;
+    return 0;
 }
 
 static int add_save(struct pg_source *s, const struct source_op *op, const struct pg_tally *t,
@@ -104,7 +153,7 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
     if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
-        add_save(s, op->op, &t, err) < 0)
+        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
         return -1;
     /* How many statements change parked rows: if any, the next due time may be another. */
     op->step = outrider__pg_parked_settle(&l->parked, &s->conn, b->events, t.n, b->is_parked,

@@ -77,4 +77,16 @@ CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, ou
 CREATE INDEX IF NOT EXISTS outrider_parked_first ON outrider_parked (pipeline, outbox, hashtextextended(lane, 0)) WHERE state = 'parked';
 CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
 
+-- exactly_once: what the pipeline's last transaction settles if it is committed;
+-- body NULL: it is settled. epoch counts take-overs, identity is the pipeline's
+-- name in the sink.
+CREATE TABLE IF NOT EXISTS outrider_intent (
+    pipeline text NOT NULL PRIMARY KEY,
+    identity text NOT NULL,
+    epoch bigint NOT NULL DEFAULT 0,
+    no bigint NOT NULL DEFAULT 0,
+    stamp bigint NOT NULL DEFAULT 0,
+    body bytea
+) WITH (fillfactor = 10);
+
 INSERT INTO outrider_schema (version) SELECT 2 WHERE NOT EXISTS (SELECT FROM outrider_schema);

@@ -21,4 +21,5 @@ GRANT SELECT, DELETE ON @SCHEMA@.outbox TO outrider_relay;
 GRANT SELECT ON SEQUENCE @SCHEMA@.outbox_seq_seq TO outrider_relay;
 GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_cursor TO outrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON @SCHEMA@.outrider_parked TO outrider_relay;
+GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_intent TO outrider_relay;
 GRANT SELECT ON @SCHEMA@.outrider_schema TO outrider_relay;

@@ -140,7 +140,7 @@ static int on_session(void *ctx, PGresult **results, int n, struct outrider_erro
 void outrider__pg_source_activate(struct pg_source *s)
 {
     s->phase = PHASE_ACTIVE;
-    s->base.active = true;
+    s->base.active = s->intent.is_taken;
     s->base.ready = true;
     s->base.waiting_for[0] = '\0';
 }
@@ -162,6 +162,13 @@ static int take_lock(struct pg_source *s, struct outrider_error *err)
     return s->layout->begin(s, err);
 }
 
+static int start_op(struct pg_source *s, struct pg_op *slot, struct outrider_error *err)
+{
+    if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
+        return outrider__pg_intent_start(s, slot, err);
+    return s->layout->start(s, slot, err);
+}
+
 /* What came while the layout was changing. */
 static int start_held(struct pg_source *s, struct outrider_error *err)
 {
@@ -170,7 +177,7 @@ static int start_held(struct pg_source *s, struct outrider_error *err)
         if (!slot->is_held)
             continue;
         slot->is_held = false;
-        if (s->layout->start(s, slot, err) < 0)
+        if (start_op(s, slot, err) < 0)
             return -1;
     }
     return 0;
@@ -200,6 +207,8 @@ static int advance(struct pg_source *s, struct outrider_error *err)
     case PHASE_BEGIN:
         return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
     case PHASE_ACTIVE:
+        if (!s->intent.is_taken)
+            return outrider__pg_intent_take(s, err);
         if (start_held(s, err) < 0)
             return -1;
         if (!s->config->replay &&
@@ -224,7 +233,7 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     if (slot->is_held)
         return 0;
     base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
-    return s->layout->start(s, slot, err);
+    return start_op(s, slot, err);
 }
 
 /* The first operation that may be given back; a fetch passes settles. */
@@ -254,8 +263,11 @@ static struct source_op *take_done(struct pg_source *s)
     }
     if (slot->op->kind == SOURCE_FETCH)
         s->n_live += slot->op->batch->n > 0;
-    else if (slot->op->kind == SOURCE_SETTLE)
+    else if (slot->op->kind == SOURCE_SETTLE ||
+             (slot->op->kind == SOURCE_INTENT && slot->op->batch != NULL))
         s->n_live -= !slot->op->batch->is_parked;
+    if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
+        outrider__pg_intent_done(s, slot);
     return slot->op;
 }
 
@@ -293,6 +305,7 @@ static void pg_close(struct source *base)
         s->layout->close(s);
     s->layout = NULL;
     outrider__pg_pooler_close(&s->pooler);
+    outrider__pg_intent_release(s);
     outrider__pg_close(&s->conn);
     outrider__pg_upkeep_release(&s->upkeep);
     free(s->companions_sql);
@@ -303,6 +316,7 @@ static void pg_close(struct source *base)
 const struct source_ops outrider__source_postgres = {
     .scheme = "postgresql",
     .size = sizeof(struct pg_source),
+    .keeps_intents = true,
     .open = pg_open,
     .start = pg_start,
     .poll = pg_poll,

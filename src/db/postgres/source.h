@@ -17,6 +17,7 @@
 #include "conn.h"
 #include "core/config.h"
 #include "core/source.h"
+#include "intent.h"
 #include "leader.h"
 #include "parked.h"
 #include "pooler.h"
@@ -61,6 +62,14 @@ struct pg_layout {
     /* What to watch beside the connection; returns how many. NULL: nothing. */
     int (*fds)(struct pg_source *s, struct pollfd *ret_fds, int max);
     void (*close)(struct pg_source *s);
+    /* Exactly once: start() settles op->batch of INTENT and RECALL as it does for
+     * SETTLE, with outrider__pg_intent_add() in the same request. Where a batch
+     * ends is written into its intent, and made into source_data again. */
+    unsigned intent_flags; /* enum intent_flags */
+    int (*own_write)(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                     struct outrider_error *err);
+    int (*own_read)(struct pg_source *s, struct batch *b, struct bytes own,
+                    struct outrider_error *err);
 };
 
 enum pg_source_phase {
@@ -83,6 +92,7 @@ struct pg_source {
     struct pg_upkeep upkeep;
     struct pg_catalog cat;
     struct pg_leader leader;
+    struct pg_intent intent;
     const struct pg_layout *layout;
     void *layout_data;
     void *cdc;     /* mode cdc: struct cdc_source; it may lend layout_data to another layout */

@@ -120,8 +120,9 @@ static int adopted_all(struct pg_source *s, struct outrider_error *err)
     for (size_t i = 0; i < d->n_tables; i++) {
         struct status_table *t = &d->tables[i];
         t->has_owner = outrider__map_can_compete(&t->a.map);
-        t->claims = outrider__map_shows_claims(&t->a.map) && (d->competes || !t->a.is_ours) &&
-                    !d->s->config->replay;
+        /* Exactly once nobody else may publish: nobody needs to see what is in flight. */
+        t->claims = outrider__map_shows_claims(&t->a.map) && !d->s->config->exactly_once &&
+                    (d->competes || !t->a.is_ours) && !d->s->config->replay;
         outrider__strbuf_init(&t->replay.id, 1 << 20);
         if (outrider__pg_status_replay_check(d, t, err) < 0)
             return -1;
@@ -288,6 +289,8 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
         pg_op_done(op);
         return 0;
     case SOURCE_SETTLE:
+    case SOURCE_INTENT:
+    case SOURCE_RECALL:
         return outrider__pg_status_settle(d, op, err);
     case SOURCE_CLEANUP:
         return cleanup(d, op, err);
@@ -415,4 +418,7 @@ const struct pg_layout outrider__pg_layout_status = {
     .start = status_start,
     .tick = status_tick,
     .close = status_close,
+    .intent_flags = INTENT_EACH,
+    .own_write = outrider__pg_status_own_write,
+    .own_read = outrider__pg_status_own_read,
 };

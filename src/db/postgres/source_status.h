@@ -132,6 +132,11 @@ void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table 
 void outrider__pg_status_replay_args(struct status_source *d, const struct status_table *t);
 int outrider__pg_status_replay_note(struct status_table *t, const struct event *last,
                                     struct outrider_error *err);
+/* Exactly once: see struct pg_layout. */
+int outrider__pg_status_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                                  struct outrider_error *err);
+int outrider__pg_status_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                                 struct outrider_error *err);
 /* source_status.c */
 struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b);
 /* Look again soon; or, after an empty look, later than the last time. */

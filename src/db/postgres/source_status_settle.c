@@ -246,10 +246,41 @@ int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
     give_back_rest(f);
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_request_begin(c, settled, op, err) < 0 || add_cursor(d, f, err) < 0 ||
+        outrider__pg_intent_add(d->s, op, err) < 0 ||
         (f->has_copies && add_group(d, f, GROUP_TRIED, ST_UNPARK, now_us, err) < 0) ||
         add_group(d, f, GROUP_PARKED, ST_PARK, now_us, err) < 0 ||
         add_group(d, f, GROUP_CHANGED, ST_CHANGE, now_us, err) < 0 ||
         add_group(d, f, GROUP_PUBLISHED, ST_PUBLISH, now_us, err) < 0)
         return -1;
     return outrider__pg_request_end(c, err);
+}
+
+/* "copies TABLE" or "rows TABLE". */
+int outrider__pg_status_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                                  struct outrider_error *err)
+{
+    const struct status_flight *f = outrider__pg_status_flight(status_of(s), b);
+    if (f == NULL)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "a batch of no table");
+    outrider__strbuf_appendf(out, "%s %s", f->has_copies ? "copies" : "rows", f->table->a.outbox);
+    return out->failed ? outrider__fail_nomem(err) : 0;
+}
+
+int outrider__pg_status_own_read(struct pg_source *s, struct batch *b, struct bytes own,
+                                 struct outrider_error *err)
+{
+    struct status_source *d = status_of(s);
+    const char *name = own.len > 0 ? strchr(own.data, ' ') : NULL;
+    struct status_flight *f = outrider__pg_status_flight(d, NULL);
+    for (size_t i = 0; name != NULL && f != NULL && i < d->n_tables; i++) {
+        if (strcmp(d->tables[i].a.outbox, name + 1) != 0)
+            continue;
+        *f = (struct status_flight){
+            .batch = b, .table = &d->tables[i], .has_copies = own.data[0] == 'c'};
+        return 0;
+    }
+    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                          "the intent in outrider_intent is of table %.100s, which is none of this "
+                          "pipeline's; add it to source.tables",
+                          name != NULL ? name + 1 : "?");
 }

@@ -174,6 +174,18 @@ static void store_put_rollback(struct store *base)
         (void)outrider__pg_store_exec(s, "ROLLBACK", "cannot roll back", NULL);
 }
 
+static int store_cleanup_inbox(struct store *base, int64_t older_than_us, uint64_t limit,
+                               uint64_t *ret_removed, struct outrider_error *err)
+{
+    struct pg_store *s = pg_store_of(base);
+    size_t removed = 0;
+    if (outrider__pg_store_connect(s, err) < 0 ||
+        outrider_inbox_cleanup_pg(s->pg, NULL, older_than_us, limit, &removed, err) < 0)
+        return -1;
+    *ret_removed = removed;
+    return 0;
+}
+
 const struct store_ops outrider__store_postgres = {
     .scheme = "postgresql",
     .size = sizeof(struct pg_store),
@@ -190,6 +202,7 @@ const struct store_ops outrider__store_postgres = {
     .dead_retry = outrider__pg_store_dead_retry,
     .dead_discard = outrider__pg_store_dead_discard,
     .cleanup = outrider__pg_store_cleanup,
+    .cleanup_inbox = store_cleanup_inbox,
     .doctor = outrider__pg_store_doctor,
     .resync = outrider__pg_store_resync,
     .slot_drop = outrider__pg_store_slot_drop,

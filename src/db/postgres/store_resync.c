@@ -23,6 +23,10 @@ static const char sql_write[] =
     "gaps = gaps * int8multirange(int8range(NULL, $3)), epoch = epoch + 1 WHERE pipeline = $1 AND "
     "outbox = $2";
 
+/* exactly_once: an intent that was not settled speaks of the history that is no more. */
+static const char sql_forget[] =
+    "UPDATE %s.outrider_intent SET body = NULL, epoch = epoch + 1 WHERE pipeline = $1";
+
 struct finding {
     int64_t old, new;
     bool is_intact;
@@ -110,6 +114,35 @@ static int read_and_write(struct pg_store *s, struct finding *ret_finding,
     return rc;
 }
 
+static int forget_intent(struct pg_store *s, struct outrider_error *err)
+{
+    struct strbuf text;
+    struct pg_args args;
+    PGresult *r = NULL;
+    outrider__strbuf_init(&text, 1024);
+    outrider__pg_args_init(&args);
+    outrider__strbuf_appendf(&text, "%s.outrider_intent", s->cat.companion_schema);
+    outrider__pg_arg_str(&args, strbuf_cstr(&text));
+    int rc = outrider__pg_store_query(s, "SELECT to_regclass($1) IS NOT NULL", &args,
+                                      "cannot look for outrider_intent", &r, err);
+    bool exists = rc == 0 && outrider__pg_get_bool(r, 0, 0);
+    PQclear(r);
+    if (exists) {
+        outrider__pg_args_clear(&args);
+        outrider__pg_arg_str(&args, s->config->name);
+        outrider__strbuf_clear(&text);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        outrider__strbuf_appendf(&text, sql_forget, s->cat.companion_schema);
+#pragma GCC diagnostic pop
+        rc = outrider__pg_store_query(s, strbuf_cstr(&text), &args, "cannot drop the intent", NULL,
+                                      err);
+    }
+    outrider__pg_args_release(&args);
+    outrider__strbuf_release(&text);
+    return rc;
+}
+
 int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
                               struct outrider_error *err)
 {
@@ -118,10 +151,13 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
     if (outrider__pg_store_ready(s, err) < 0 ||
         outrider__pg_store_exec(s, "BEGIN", "cannot begin", err) < 0)
         return -1;
+    size_t before = ret_report->len;
     int rc = outrider__pg_store_slot_resync(s, ret_report, err);
     bool adopts = outrider__pg_store_adopts(s); /* rows carry their state: there is no position */
     if (rc == 0 && !adopts)
         rc = read_and_write(s, &f, err);
+    if (rc == 0 && (!f.is_intact || ret_report->len > before))
+        rc = forget_intent(s, err);
     if (rc == 0)
         rc = outrider__pg_store_exec(s, "COMMIT", "cannot commit", err);
     if (rc < 0) {

@@ -7,6 +7,7 @@
 
 #include "schema_companions.sql.h"
 #include "schema_function.sql.h"
+#include "schema_inbox.sql.h"
 #include "schema_log.sql.h"
 #include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
@@ -310,6 +311,8 @@ static int compose(const struct init_options *asked, const struct circumstances 
                                    "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "
                                    "and run `outrider init` again for their rights.\n");
     }
+    if (o.inbox)
+        strbuf_append_str(sql, sql_schema_inbox);
     strbuf_append_str(sql, "COMMIT;\n");
     return sql->failed ? outrider__fail_nomem(err) : 0;
 }

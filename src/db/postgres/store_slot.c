@@ -121,9 +121,10 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
                                  struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
-    char slot[64];
+    char slot[64], publication[64];
     bool was_there = false;
     outrider__cdc_slot_name(s->config->name, slot);
+    outrider__cdc_publication_name(s->config, publication);
     if (outrider__pg_store_connect(s, err) < 0 || drop(s, slot, &was_there, err) < 0)
         return -1;
     if (!was_there)
@@ -133,7 +134,7 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
                              "replication slot %s is dropped; its publication costs nothing, and "
                              "is dropped with: DROP PUBLICATION %s\nShould pipeline '%s' be wanted "
                              "again: outrider resync --name %s\n",
-                             slot, slot, s->config->name, s->config->name);
+                             slot, publication, s->config->name, s->config->name);
     return 0;
 }
 

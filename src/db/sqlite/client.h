@@ -29,20 +29,13 @@ const char *outrider__sqlite_name(sqlite3 *db);
 int outrider__sqlite_int(sqlite3 *db, const char *sql, int64_t otherwise, int64_t *ret_value,
                          struct outrider_error *err);
 
-/* client_enqueue.c */
-
-/* outrider_enqueue_sqlite with a statement that the caller keeps (NULL at
- * first) and finalizes: preparing it costs more than running it. */
-int outrider__sqlite_enqueue(sqlite3 *db, sqlite3_stmt **kept, const struct outrider_event *event,
-                             unsigned flags, char ret_id[OUTRIDER_ID_SIZE],
-                             struct outrider_error *err);
-
 /* client_schema.c */
 
 enum sqlite_payload { SQLITE_PAYLOAD_JSON, SQLITE_PAYLOAD_TEXT, SQLITE_PAYLOAD_BLOB };
 
 struct sqlite_init {
     enum sqlite_payload payload;
+    bool inbox;
     bool dry_run;
     struct strbuf *sql; /* receives the statements, or NULL */
 };

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An event into the outbox, on the application's own connection.
+ * Events into the outbox, on the application's own connection.
  *
  *  (1) The transaction stays the application's: nothing here begins, commits
- *      or rolls back, and a refused event takes back its own statement only.
- *  (2) No state of the connection changes, and no statement stays behind that
- *      would make sqlite3_close() fail.
+ *      or rolls back, and a refused event takes back its own statement only; an
+ *      array is a savepoint, so that all of it goes in or nothing.
+ *  (2) No state of the connection changes. One-shot calls leave no statement
+ *      behind that would make sqlite3_close() fail; a writer's goes with it.
  */
 #include "client.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/event_check.h"
-#include "base/uuid.h"
+#include "base/writer.h"
 #include "outrider/sqlite.h"
 
 static const char sql_insert[] =
@@ -19,16 +22,30 @@ static const char sql_insert[] =
     "topic, partition_key, partition, occurred_at, expires_at) "
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
+static const char sql_savepoint[] = "SAVEPOINT outrider_enqueue";
+static const char sql_release[] = "RELEASE outrider_enqueue";
+static const char sql_take_back[] = "ROLLBACK TO outrider_enqueue; RELEASE outrider_enqueue";
+
+struct sqlite_writer {
+    struct outrider_writer base; /* must stay first: see writer_of() */
+    sqlite3 *db;
+    sqlite3_stmt *insert; /* NULL until the first event */
+    bool payload_is_text;
+    int n_prepared; /* how often SQLite has prepared it anew: the table changed */
+};
+
+static struct sqlite_writer *writer_of(struct outrider_writer *w)
+{
+    return (struct sqlite_writer *)w;
+}
+
 /* Text columns get text, others bytes: a BLOB that lies in a TEXT column stays
  * one, and `WHERE payload LIKE` or json_extract would not see it. */
-static int bind_payload(sqlite3 *db, sqlite3_stmt *st, int i, const struct outrider_event *e,
+static int bind_payload(sqlite3_stmt *st, int i, const struct outrider_event *e, bool as_text,
                         struct outrider_error *err)
 {
-    const char *type = NULL;
-    (void)sqlite3_table_column_metadata(db, "main", "outbox", "payload", &type, NULL, NULL, NULL,
-                                        NULL);
     struct bytes payload = bytes_of(e->payload != NULL ? e->payload : "", e->payload_len);
-    if (type == NULL || sqlite3_stricmp(type, "TEXT") != 0)
+    if (!as_text)
         return sqlite3_bind_blob64(st, i, payload.data, payload.len, SQLITE_STATIC);
     if (!outrider__bytes_is_utf8(payload) || memchr(payload.data, '\0', payload.len) != NULL) {
         (void)outrider__event_fail_field(err, "payload",
@@ -53,12 +70,6 @@ static int bind_time(sqlite3_stmt *st, int i, int64_t us)
     return sqlite3_bind_text(st, i, text, -1, SQLITE_TRANSIENT);
 }
 
-/* An empty topic or key means "none", as it does in JSON that leaves it out. */
-static const char *or_null(const char *s)
-{
-    return s != NULL && *s != '\0' ? s : NULL;
-}
-
 static int fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
 {
     const char *said = sqlite3_errmsg(db);
@@ -80,10 +91,11 @@ static int fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
     return outrider__sqlite_fail(err, db, rc, "cannot insert the event");
 }
 
-static int bind_event(sqlite3 *db, sqlite3_stmt *st, const struct outrider_event *e, const char *id,
+static int bind_event(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
                       struct outrider_error *err)
 {
-    int rc = bind_payload(db, st, 5, e, err);
+    sqlite3_stmt *st = w->insert;
+    int rc = bind_payload(st, 5, e, w->payload_is_text, err);
     if (rc < 0)
         return -1;
     rc |= bind_string(st, 1, id);
@@ -91,62 +103,154 @@ static int bind_event(sqlite3 *db, sqlite3_stmt *st, const struct outrider_event
     rc |= bind_string(st, 3, e->aggregate_id);
     rc |= bind_string(st, 4, e->event_type);
     rc |= bind_string(st, 6, e->headers);
-    rc |= bind_string(st, 7, or_null(e->topic));
-    rc |= bind_string(st, 8, or_null(e->partition_key));
+    rc |= bind_string(st, 7, writer_or_null(e->topic));
+    rc |= bind_string(st, 8, writer_or_null(e->partition_key));
     rc |= e->partition >= 0 ? sqlite3_bind_int(st, 9, e->partition) : SQLITE_OK;
     rc |= bind_time(st, 10, e->occurred_at_us);
     rc |= bind_time(st, 11, e->expires_at_us);
-    return rc == SQLITE_OK ? 0 : fail_insert(db, sqlite3_extended_errcode(db), err);
+    return rc == SQLITE_OK ? 0 : fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
 }
 
-static int insert(sqlite3 *db, sqlite3_stmt *st, const struct outrider_event *e, const char *id,
-                  struct outrider_error *err)
+/* The column's type, asked for again when SQLite has noticed another table.
+ * (Asking costs as much as a tenth of an insert.) */
+static void learn_payload(struct sqlite_writer *w)
 {
-    sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(db);
-    int rc = bind_event(db, st, e, id, err);
-    if (rc == 0) {
-        (void)sqlite3_step(st);
-        if (sqlite3_reset(st) != SQLITE_OK)
-            rc = fail_insert(db, sqlite3_extended_errcode(db), err);
-        else /* the application may want to know the rowid of its own last insert */
-            sqlite3_set_last_insert_rowid(db, last_rowid);
-    }
-    sqlite3_clear_bindings(st);
-    return rc;
+    int n = sqlite3_stmt_status(w->insert, SQLITE_STMTSTATUS_REPREPARE, 0);
+    const char *type = NULL;
+    if (n == w->n_prepared)
+        return;
+    (void)sqlite3_table_column_metadata(w->db, "main", "outbox", "payload", &type, NULL, NULL, NULL,
+                                        NULL);
+    w->payload_is_text = type != NULL && sqlite3_stricmp(type, "TEXT") == 0;
+    w->n_prepared = n;
 }
 
-int outrider__sqlite_enqueue(sqlite3 *db, sqlite3_stmt **kept, const struct outrider_event *event,
-                             unsigned flags, char ret_id[OUTRIDER_ID_SIZE],
-                             struct outrider_error *err)
+static int writer_check(struct outrider_writer *base, unsigned flags, struct outrider_error *err)
 {
-    char id[OUTRIDER_ID_SIZE];
-    if (db == NULL)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
-    if (outrider__event_check(event, SIZE_MAX, err) < 0)
-        return -1;
-    if ((flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) == 0 && sqlite3_get_autocommit(db))
+    struct sqlite_writer *w = writer_of(base);
+    if ((flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) == 0 && sqlite3_get_autocommit(w->db))
         return outrider__fail(err, OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP,
                               "%s: no transaction is open: the event would not share the fate of "
                               "the data it tells of; BEGIN first",
-                              outrider__sqlite_name(db));
-    if (event->id != NULL)
-        memcpy(id, event->id, sizeof id);
-    else if (outrider__uuid_new(outrider__clock_now().wall_us, id) < 0)
-        return outrider__fail(err, OUTRIDER_IO, OUTRIDER_RETRY, "the system has no random bytes");
-    if (*kept == NULL && sqlite3_prepare_v2(db, sql_insert, -1, kept, NULL) != SQLITE_OK)
-        return fail_insert(db, sqlite3_extended_errcode(db), err);
-    if (insert(db, *kept, event, id, err) < 0)
+                              outrider__sqlite_name(w->db));
+    return 0;
+}
+
+static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
+                      struct outrider_error *err)
+{
+    learn_payload(w);
+    int rc = bind_event(w, e, id, err);
+    if (rc == 0) {
+        (void)sqlite3_step(w->insert);
+        if (sqlite3_reset(w->insert) != SQLITE_OK)
+            rc = fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+    }
+    sqlite3_clear_bindings(w->insert);
+    return rc;
+}
+
+static int insert_all(struct sqlite_writer *w, const struct outrider_event *events, size_t n,
+                      const writer_id *ids, struct outrider_error *err)
+{
+    if (outrider__sqlite_exec(w->db, sql_savepoint, "cannot insert the events", err) < 0)
         return -1;
-    if (ret_id != NULL)
-        memcpy(ret_id, id, sizeof id);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = insert_one(w, writer_event_at(events, i), ids[i], err);
+        if (rc < 0)
+            outrider__writer_blame(err, i);
+    }
+    /* Some failures have ended the whole transaction, and the savepoint with it. */
+    if (rc < 0 && !sqlite3_get_autocommit(w->db))
+        (void)sqlite3_exec(w->db, sql_take_back, NULL, NULL, NULL);
+    if (rc == 0 && outrider__sqlite_exec(w->db, sql_release, "cannot insert the events", err) < 0) {
+        (void)sqlite3_exec(w->db, sql_take_back, NULL, NULL, NULL);
+        rc = -1;
+    }
+    return rc;
+}
+
+static int writer_insert(struct outrider_writer *base, const struct outrider_event *events,
+                         size_t n, const writer_id *ids, struct outrider_error *err)
+{
+    struct sqlite_writer *w = writer_of(base);
+    if (w->insert == NULL && sqlite3_prepare_v3(w->db, sql_insert, -1, SQLITE_PREPARE_PERSISTENT,
+                                                &w->insert, NULL) != SQLITE_OK)
+        return fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+    sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(w->db);
+    int rc = n == 1 ? insert_one(w, events, ids[0], err) : insert_all(w, events, n, ids, err);
+    /* The application may want to know the rowid of its own last insert. */
+    sqlite3_set_last_insert_rowid(w->db, last_rowid);
+    return rc;
+}
+
+static void writer_release(struct sqlite_writer *w)
+{
+    sqlite3_finalize(w->insert);
+    outrider__writer_release(&w->base);
+}
+
+static void writer_free(struct outrider_writer *base)
+{
+    writer_release(writer_of(base));
+    free(base);
+}
+
+static const struct writer_ops writer_ops = {
+    .max_payload = SIZE_MAX,
+    .check = writer_check,
+    .insert = writer_insert,
+    .free = writer_free,
+};
+
+static int writer_init(struct sqlite_writer *w, sqlite3 *db, struct outrider_error *err)
+{
+    if (db == NULL)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
+    outrider__writer_init(&w->base, &writer_ops);
+    w->db = db;
+    w->insert = NULL;
+    w->n_prepared = -1;
+    return 0;
+}
+
+int outrider_writer_new_sqlite(sqlite3 *db, unsigned flags, struct outrider_writer **ret_writer,
+                               struct outrider_error *err)
+{
+    if (flags != 0 || ret_writer == NULL)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "a writer for SQLite has no flags, and needs a place to go to");
+    struct sqlite_writer *w = malloc(sizeof *w);
+    if (w == NULL)
+        return outrider__fail_nomem(err);
+    if (writer_init(w, db, err) < 0) {
+        free(w);
+        return -1;
+    }
+    *ret_writer = &w->base;
     return 0;
 }
 
 int outrider_enqueue_sqlite(sqlite3 *db, const struct outrider_event *event, unsigned flags,
                             char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
-    sqlite3_stmt *st = NULL;
-    int rc = outrider__sqlite_enqueue(db, &st, event, flags, ret_id, err);
-    sqlite3_finalize(st);
+    struct sqlite_writer w;
+    if (writer_init(&w, db, err) < 0)
+        return -1;
+    int rc = outrider_writer_put(&w.base, event, flags, ret_id, err);
+    writer_release(&w);
+    return rc;
+}
+
+int outrider_enqueue_many_sqlite(sqlite3 *db, const struct outrider_event *events, size_t n,
+                                 unsigned flags, char (*ret_ids)[OUTRIDER_ID_SIZE],
+                                 struct outrider_error *err)
+{
+    struct sqlite_writer w;
+    if (writer_init(&w, db, err) < 0)
+        return -1;
+    int rc = outrider_writer_put_many(&w.base, events, n, flags, ret_ids, err);
+    writer_release(&w);
     return rc;
 }

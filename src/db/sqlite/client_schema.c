@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "schema.sql.h"
+#include "schema_inbox.sql.h"
 
 static const char sql_version_table[] =
     "CREATE TABLE IF NOT EXISTS outrider_schema (version INTEGER NOT NULL);\n";
@@ -189,6 +190,13 @@ static int migrate(sqlite3 *db, const struct sqlite_init *init, struct outrider_
     return run(db, init, sql_version_table, err) < 0 ? -1 : run(db, init, sql, err);
 }
 
+static int make_inbox(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
+{
+    if (!init->inbox || outrider__sqlite_has_table(db, "outrider_inbox"))
+        return 0;
+    return run(db, init, sql_schema_inbox, err);
+}
+
 /* Readers must not stop writers, nor the other way round. A database in
  * memory has its own mode and keeps it. */
 static int set_wal(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
@@ -210,10 +218,10 @@ int outrider__sqlite_init(sqlite3 *db, const struct sqlite_init *init, struct ou
     if (set_wal(db, init, err) < 0)
         return -1;
     if (init->dry_run)
-        return migrate(db, init, err);
+        return migrate(db, init, err) < 0 ? -1 : make_inbox(db, init, err);
     if (outrider__sqlite_exec(db, "BEGIN IMMEDIATE", "cannot make the outbox", err) < 0)
         return -1;
-    if (migrate(db, init, err) < 0 ||
+    if (migrate(db, init, err) < 0 || make_inbox(db, init, err) < 0 ||
         outrider__sqlite_exec(db, "COMMIT", "cannot make the outbox", err) < 0) {
         if (!sqlite3_get_autocommit(db))
             (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "client.h"
 
 #include "base/session.h"
+#include "outrider/sqlite.h"
 
 static int sq_begin(void *conn, struct outrider_error *err)
 {
@@ -29,12 +30,7 @@ static int sq_check(void *conn, enum outrider_completion *ret_how, struct outrid
 static int sq_insert(void *conn, const struct outrider_event *events, size_t n,
                      struct outrider_error *err)
 {
-    sqlite3_stmt *st = NULL;
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < n; i++)
-        r = outrider__sqlite_enqueue(conn, &st, &events[i], 0, NULL, err);
-    sqlite3_finalize(st);
-    return r;
+    return outrider_enqueue_many_sqlite(conn, events, n, 0, NULL, err);
 }
 
 static int sq_rollback(void *conn, struct outrider_error *err)

@@ -76,3 +76,13 @@ CREATE INDEX IF NOT EXISTS outrider_parked_due ON outrider_parked (pipeline, nex
 CREATE INDEX IF NOT EXISTS outrider_parked_lane ON outrider_parked (pipeline, lane, arrival);
 CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, lane, arrival) WHERE state <> 'dead';
 CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
+
+-- exactly_once: what the pipeline's last transaction settles if it is committed;
+-- body NULL: it is settled. identity is this pipeline's name in the sink.
+CREATE TABLE IF NOT EXISTS outrider_intent (
+    pipeline TEXT NOT NULL PRIMARY KEY,
+    identity TEXT NOT NULL,
+    no INTEGER NOT NULL DEFAULT 0,
+    stamp INTEGER NOT NULL DEFAULT 0,
+    body BLOB
+);

@@ -79,6 +79,15 @@ static const char *const statements[ST_COUNT][2] = {
                           "next_attempt_at = ?4, error_code = ?5, error_origin = ?6, "
                           "error_message = ?7, updated_at = ?8 WHERE arrival = ?1"},
     [ST_PROMOTE] = {PROMOTE(" AND" LIVE), PROMOTE("")},
+    [ST_INTENT_ENROL] = {"INSERT INTO outrider_intent (pipeline, identity) VALUES (?1, "
+                         "lower(hex(randomblob(8)))) ON CONFLICT DO NOTHING"},
+    [ST_INTENT_READ] = {"SELECT identity, no, stamp, body IS NOT NULL FROM outrider_intent WHERE "
+                        "pipeline = ?1"},
+    [ST_INTENT_BODY] = {"SELECT body FROM outrider_intent WHERE pipeline = ?1"},
+    [ST_INTENT_SAVE] = {"UPDATE outrider_intent SET no = ?3, stamp = ?4, body = ?5 WHERE pipeline "
+                        "= ?1 AND EXISTS (SELECT 1 FROM outrider_cursor WHERE pipeline = ?1 AND "
+                        "epoch = ?2)"},
+    [ST_INTENT_EPOCH] = {"SELECT epoch FROM outrider_cursor WHERE pipeline = ?1"},
 };
 
 sqlite3_stmt *outrider__sqlite_statement(struct sqlite_source *s, enum sqlite_statement which,
@@ -236,6 +245,10 @@ static enum step perform(struct sqlite_source *s, struct source_op *op, struct o
         return outrider__sqlite_settle(s, op, err);
     case SOURCE_CLEANUP:
         return outrider__sqlite_cleanup(s, op, err);
+    case SOURCE_INTENT:
+        return outrider__sqlite_intent(s, op, err);
+    case SOURCE_RECALL:
+        return outrider__sqlite_recall(s, op, err);
     }
     return (enum step)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
@@ -372,6 +385,7 @@ static void sqlite_close(struct source *base)
 const struct source_ops outrider__source_sqlite = {
     .scheme = "sqlite",
     .size = sizeof(struct sqlite_source),
+    .keeps_intents = true,
     .open = sqlite_open,
     .start = sqlite_start,
     .poll = sqlite_poll,

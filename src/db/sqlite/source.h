@@ -2,8 +2,8 @@
 /*
  * The SQLite source: source.c (its life and its queue of operations),
  * source_cursor.c (taking over a pipeline), source_fetch.c (reading),
- * source_settle.c (writing), source_watch.c (being woken). Nobody else
- * includes this.
+ * source_settle.c (writing), source_intent.c (exactly once), source_watch.c
+ * (being woken). Nobody else includes this.
  *
  *  (1) SQLite has one writer at a time, so seqs become visible in their order:
  *      a cursor without gaps is enough.
@@ -45,6 +45,11 @@ enum sqlite_statement {
     ST_PARKED_REMOVE,
     ST_PARKED_UPDATE,
     ST_PROMOTE,
+    ST_INTENT_ENROL,
+    ST_INTENT_READ,
+    ST_INTENT_BODY,
+    ST_INTENT_SAVE,
+    ST_INTENT_EPOCH,
     ST_COUNT
 };
 
@@ -118,14 +123,27 @@ enum step outrider__sqlite_fetch_parked(struct sqlite_source *s, struct source_o
 enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *err);
 /* When parked rows are due. A result code, as below. */
 int outrider__sqlite_read_due(struct sqlite_source *s);
+/* What was committed so far survives a power cut. */
+int outrider__sqlite_sync(struct sqlite_source *s, struct outrider_error *err);
 /* That, and the newest seq of the same snapshot. */
 int outrider__sqlite_probe(struct sqlite_source *s, int64_t *ret_newest);
 
 /* source_settle.c */
 enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
                                   struct outrider_error *err);
+/* Within an open transaction. */
+enum step outrider__sqlite_settle_batch(struct sqlite_source *s, struct batch *b, int64_t now_us,
+                                        struct outrider_error *err);
 enum step outrider__sqlite_cleanup(struct sqlite_source *s, struct source_op *op,
                                    struct outrider_error *err);
+
+/* source_intent.c */
+/* Within the transaction that takes over. */
+enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_error *err);
+enum step outrider__sqlite_intent(struct sqlite_source *s, struct source_op *op,
+                                  struct outrider_error *err);
+enum step outrider__sqlite_recall(struct sqlite_source *s, struct source_op *op,
+                                  struct outrider_error *err);
 
 /* source_watch.c */
 void outrider__sqlite_watch_open(struct sqlite_source *s);

@@ -138,6 +138,8 @@ enum step outrider__sqlite_take_over(struct sqlite_source *s, struct instant now
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot take over the pipeline", err);
     enum step step = read_cursor(s, &cursor, err);
+    if (step == STEP_DONE)
+        step = outrider__sqlite_intent_take(s, err);
     if (step != STEP_DONE) {
         outrider__sqlite_rollback(s);
         return step;

@@ -52,6 +52,18 @@ static int sync_file(struct sqlite_source *s, int which, struct outrider_error *
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot sync the database");
 }
 
+int outrider__sqlite_sync(struct sqlite_source *s, struct outrider_error *err)
+{
+    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_JOURNAL_MODE, err);
+    if (st == NULL)
+        return -1;
+    bool is_wal = false;
+    if (sqlite3_step(st) == SQLITE_ROW)
+        is_wal = sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), "wal") == 0;
+    (void)sqlite3_reset(st);
+    return sync_file(s, is_wal ? SQLITE_FCNTL_JOURNAL_POINTER : SQLITE_FCNTL_FILE_POINTER, err);
+}
+
 /*
  * Under synchronous=NORMAL a commit that everybody sees is not on the disk
  * yet: after a power cut it would never have happened, and we would have told
@@ -64,14 +76,7 @@ static int make_durable(struct sqlite_source *s, int64_t newest, struct outrider
     int errno_value = FAILPOINT("sqlite.before_sync");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot sync the database");
-    sqlite3_stmt *st = outrider__sqlite_statement(s, ST_JOURNAL_MODE, err);
-    if (st == NULL)
-        return -1;
-    bool is_wal = false;
-    if (sqlite3_step(st) == SQLITE_ROW)
-        is_wal = sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), "wal") == 0;
-    (void)sqlite3_reset(st);
-    if (sync_file(s, is_wal ? SQLITE_FCNTL_JOURNAL_POINTER : SQLITE_FCNTL_FILE_POINTER, err) < 0)
+    if (outrider__sqlite_sync(s, err) < 0)
         return -1;
     s->durable_seq = newest;
     errno_value = FAILPOINT("sqlite.after_sync");

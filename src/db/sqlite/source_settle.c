@@ -42,10 +42,9 @@ static struct tally tally_of(const struct batch *b)
     return t;
 }
 
-static enum step save_cursor(struct sqlite_source *s, const struct source_op *op,
+static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int64_t now_us,
                              const struct tally *t, struct outrider_error *err)
 {
-    const struct batch *b = op->batch;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_CURSOR_SAVE, err);
     if (st == NULL)
         return STEP_FAILED;
@@ -56,7 +55,7 @@ static enum step save_cursor(struct sqlite_source *s, const struct source_op *op
         (void)sqlite3_bind_int64(st, 3, last->seq);
         (void)sqlite3_bind_text64(st, 4, last->id.data, last->id.len, SQLITE_STATIC, SQLITE_UTF8);
     }
-    (void)sqlite3_bind_int64(st, 5, op->now_wall_us);
+    (void)sqlite3_bind_int64(st, 5, now_us);
     (void)sqlite3_bind_int64(st, 6, t->delivered);
     (void)sqlite3_bind_int64(st, 7, t->expired);
     (void)sqlite3_bind_int64(st, 8, t->skipped);
@@ -234,25 +233,33 @@ static int settle_new(struct sqlite_source *s, const struct event *e, int64_t no
     return stays ? park(s, e, now_us) : SQLITE_OK;
 }
 
-static enum step write_batch(struct sqlite_source *s, struct source_op *op, const struct tally *t,
-                             struct outrider_error *err)
+enum step outrider__sqlite_settle_batch(struct sqlite_source *s, struct batch *b, int64_t now_us,
+                                        struct outrider_error *err)
 {
-    const struct batch *b = op->batch;
-    enum step step = save_cursor(s, op, t, err);
+    struct tally t = tally_of(b);
+    enum step step = save_cursor(s, b, now_us, &t, err);
     if (step != STEP_DONE)
         return step;
     int errno_value = FAILPOINT("settle.before_park");
     if (errno_value != 0)
         return failed_at(errno_value, err);
     int rc = SQLITE_OK;
-    for (size_t i = 0; rc == SQLITE_OK && i < t->n; i++)
-        rc = b->is_parked ? settle_parked(s, &b->events[i], op->now_wall_us)
-                          : settle_new(s, &b->events[i], op->now_wall_us);
-    if (rc == SQLITE_OK)
-        rc = outrider__sqlite_read_due(s);
+    for (size_t i = 0; rc == SQLITE_OK && i < t.n; i++)
+        rc = b->is_parked ? settle_parked(s, &b->events[i], now_us)
+                          : settle_new(s, &b->events[i], now_us);
+    return rc == SQLITE_OK ? STEP_DONE : outrider__sqlite_stumble(s, rc, "cannot settle", err);
+}
+
+static enum step write_batch(struct sqlite_source *s, struct source_op *op,
+                             struct outrider_error *err)
+{
+    enum step step = outrider__sqlite_settle_batch(s, op->batch, op->now_wall_us, err);
+    if (step != STEP_DONE)
+        return step;
+    int rc = outrider__sqlite_read_due(s);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot settle", err);
-    errno_value = FAILPOINT("settle.before_commit");
+    int errno_value = FAILPOINT("settle.before_commit");
     if (errno_value != 0)
         return failed_at(errno_value, err);
     rc = outrider__sqlite_run(s, ST_COMMIT);
@@ -271,7 +278,7 @@ enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
     int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot settle", err);
-    enum step step = write_batch(s, op, &t, err);
+    enum step step = write_batch(s, op, err);
     if (step != STEP_DONE) {
         outrider__sqlite_rollback(s);
         return step;

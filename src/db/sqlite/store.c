@@ -27,12 +27,12 @@ static int store_open(struct store *base, const struct pipeline_config *config,
 static void store_close(struct store *base)
 {
     struct sqlite_store *s = sqlite_store_of(base);
-    sqlite3_finalize(s->insert);
+    outrider_writer_free(s->writer);
     (void)sqlite3_close(s->db);
     free(s->path);
     free(s->real);
     s->db = NULL;
-    s->insert = NULL;
+    s->writer = NULL;
     s->path = s->real = NULL;
 }
 
@@ -122,7 +122,7 @@ static int store_init(struct store *base, const struct init_options *o, struct s
                       struct outrider_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(base);
-    struct sqlite_init init = {.dry_run = o->dry_run, .sql = ret_sql};
+    struct sqlite_init init = {.inbox = o->inbox, .dry_run = o->dry_run, .sql = ret_sql};
     if (read_init_options(o, &init, err) < 0)
         return -1;
     bool is_there = access(s->path, F_OK) == 0;
@@ -151,7 +151,9 @@ static int store_put(struct store *base, const struct outrider_event *e,
                               "payload of %zu bytes is above max_payload (%lld); keep the data "
                               "elsewhere and send a reference, or raise --set max_payload",
                               e->payload_len, (long long)max);
-    return outrider__sqlite_enqueue(s->db, &s->insert, e, 0, ret_id, err);
+    if (s->writer == NULL && outrider_writer_new_sqlite(s->db, 0, &s->writer, err) < 0)
+        return -1;
+    return outrider_writer_put(s->writer, e, 0, ret_id, err);
 }
 
 static int store_put_commit(struct store *base, struct outrider_error *err)
@@ -180,6 +182,18 @@ static int store_cleanup(struct store *base, int64_t older_than_us, uint64_t lim
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot clean up");
 }
 
+static int store_cleanup_inbox(struct store *base, int64_t older_than_us, uint64_t limit,
+                               uint64_t *ret_removed, struct outrider_error *err)
+{
+    struct sqlite_store *s = sqlite_store_of(base);
+    size_t removed = 0;
+    if (outrider__sqlite_store_connect(s, false, err) < 0 ||
+        outrider_inbox_cleanup_sqlite(s->db, NULL, older_than_us, limit, &removed, err) < 0)
+        return -1;
+    *ret_removed = removed;
+    return 0;
+}
+
 const struct store_ops outrider__store_sqlite = {
     .scheme = "sqlite",
     .size = sizeof(struct sqlite_store),
@@ -196,6 +210,7 @@ const struct store_ops outrider__store_sqlite = {
     .dead_retry = outrider__sqlite_dead_retry,
     .dead_discard = outrider__sqlite_dead_discard,
     .cleanup = store_cleanup,
+    .cleanup_inbox = store_cleanup_inbox,
     .doctor = outrider__sqlite_doctor,
     .resync = outrider__sqlite_resync,
 };

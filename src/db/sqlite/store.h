@@ -13,7 +13,7 @@ struct sqlite_store {
     char *path; /* as given */
     char *real; /* without symbolic links, once open */
     sqlite3 *db;
-    sqlite3_stmt *insert; /* kept between puts */
+    struct outrider_writer *writer; /* kept between puts */
 };
 
 static inline struct sqlite_store *sqlite_store_of(struct store *s)

@@ -23,6 +23,9 @@ static const char sql_write[] =
     "UPDATE outrider_cursor SET position = ?2, anchor_id = (SELECT id FROM outbox WHERE seq = ?2), "
     "epoch = epoch + 1 WHERE pipeline = ?1";
 
+/* exactly_once: an intent that was not settled speaks of the history that is no more. */
+static const char sql_forget[] = "UPDATE outrider_intent SET body = NULL WHERE pipeline = ?1";
+
 struct finding {
     int64_t old, new;
     bool is_intact;
@@ -97,6 +100,19 @@ static int write_position(struct sqlite_store *s, int64_t position, struct outri
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot write the cursor");
 }
 
+static int forget_intent(struct sqlite_store *s, struct outrider_error *err)
+{
+    sqlite3_stmt *st = NULL;
+    if (!outrider__sqlite_has_table(s->db, "outrider_intent"))
+        return 0;
+    if (outrider__sqlite_store_prepare(s, sql_forget, &st, err) < 0)
+        return -1;
+    (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
+    (void)sqlite3_step(st);
+    int rc = sqlite3_finalize(st);
+    return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot drop the intent");
+}
+
 static void report(const struct sqlite_store *s, const struct finding *f, struct strbuf *ret_report)
 {
     if (f->is_intact) {
@@ -123,7 +139,7 @@ static int resync(struct sqlite_store *s, struct strbuf *ret_report, struct outr
         return -1;
     int result = read_finding(s, &f, err);
     if (result == 0 && !f.is_intact)
-        result = write_position(s, f.new, err);
+        result = write_position(s, f.new, err) < 0 ? -1 : forget_intent(s, err);
     result = outrider__sqlite_store_end(s, result, err);
     if (result == 0)
         report(s, &f, ret_report);

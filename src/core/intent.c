@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The form: "OI1", is_parked, the source's own bytes, the number of events, then
+ * items until all events are there. An item is a tag and what it says: a run of
+ * events with one outcome, or one event. Numbers are 64 bits, little-endian;
+ * bytes are their length (all ones: NULL) and themselves.
+ */
+#include "core/intent.h"
+
+#define EVENTS_MAX 400000 /* four times the largest source.batch */
+#define NULL_LENGTH UINT64_MAX
+
+enum item { ITEM_RUN, ITEM_BRIEF, ITEM_FULL };
+
+static const char magic[] = {'O', 'I', '1'};
+
+static bool is_kept(const struct event *e)
+{
+    return e->outcome == OUTCOME_PARKED || e->outcome == OUTCOME_QUEUED ||
+           e->outcome == OUTCOME_DEAD;
+}
+
+static enum item item_of(const struct batch *b, const struct event *e, unsigned flags)
+{
+    if (is_kept(e))
+        return (flags & INTENT_VALUES) != 0 && !e->is_parked ? ITEM_FULL : ITEM_BRIEF;
+    bool is_last = e == &b->events[b->n - 1];
+    return is_last || e->is_parked || (flags & INTENT_EACH) != 0 ? ITEM_BRIEF : ITEM_RUN;
+}
+
+static void put(struct strbuf *out, uint64_t n)
+{
+    char raw[8];
+    for (int i = 0; i < 8; i++)
+        raw[i] = (char)(unsigned char)(n >> (8 * i));
+    outrider__strbuf_append(out, bytes_of(raw, sizeof raw));
+}
+
+static void put_bytes(struct strbuf *out, struct bytes b)
+{
+    put(out, bytes_is_null(b) ? NULL_LENGTH : b.len);
+    if (!bytes_is_null(b))
+        outrider__strbuf_append(out, b);
+}
+
+static void put_failure(struct strbuf *out, const struct outrider_error *why)
+{
+    put_bytes(out, why != NULL ? bytes_str(outrider_code_name(why->code)) : BYTES_NULL);
+    if (why == NULL)
+        return;
+    put_bytes(out, bytes_str(why->origin));
+    put_bytes(out, bytes_str(why->message));
+}
+
+static void put_event(struct strbuf *out, const struct event *e, enum item item)
+{
+    put(out, e->outcome);
+    put(out, e->is_parked);
+    put(out, (uint64_t)e->seq);
+    put(out, (uint64_t)e->row);
+    put(out, e->attempts);
+    put(out, (uint64_t)e->next_attempt_us);
+    put_bytes(out, e->id);
+    put_bytes(out, e->aggregate_id);
+    put_bytes(out, e->partition_key);
+    put_failure(out, is_kept(e) ? e->failure : NULL);
+    if (item != ITEM_FULL)
+        return;
+    put_bytes(out, e->aggregate_type);
+    put_bytes(out, e->event_type);
+    put_bytes(out, e->payload);
+    put_bytes(out, e->headers);
+    put_bytes(out, e->topic);
+    put(out, (uint64_t)(int64_t)e->partition);
+    put(out, (uint64_t)e->occurred_at_us);
+    put(out, (uint64_t)e->created_at_us);
+    put(out, (uint64_t)e->expires_at_us);
+}
+
+int outrider__intent_write(const struct batch *b, unsigned flags, struct bytes own,
+                           struct strbuf *out, struct outrider_error *err)
+{
+    outrider__strbuf_append(out, bytes_of(magic, sizeof magic));
+    put(out, b->is_parked);
+    put_bytes(out, own);
+    put(out, b->n);
+    for (size_t i = 0; i < b->n;) {
+        const struct event *e = &b->events[i];
+        enum item item = item_of(b, e, flags);
+        put(out, item);
+        if (item != ITEM_RUN) {
+            put_event(out, e, item);
+            i++;
+            continue;
+        }
+        size_t n = 1;
+        while (b->events[i + n].outcome == e->outcome &&
+               item_of(b, &b->events[i + n], flags) == ITEM_RUN)
+            n++;
+        put(out, e->outcome);
+        put(out, n);
+        i += n;
+    }
+    return out->failed ? outrider__fail_nomem(err) : 0;
+}
+
+/* Reading: a failure sticks, and everything behind it is zero. */
+struct reader {
+    const char *p, *end;
+    struct arena *arena;
+    bool failed, is_out_of_memory;
+};
+
+static uint64_t get(struct reader *r)
+{
+    uint64_t n = 0;
+    if (r->failed || r->end - r->p < 8) {
+        r->failed = true;
+        return 0;
+    }
+    for (int i = 0; i < 8; i++)
+        n |= (uint64_t)(unsigned char)r->p[i] << (8 * i);
+    r->p += 8;
+    return n;
+}
+
+static uint64_t get_below(struct reader *r, uint64_t limit)
+{
+    uint64_t n = get(r);
+    r->failed |= n >= limit;
+    return r->failed ? 0 : n;
+}
+
+static struct bytes get_bytes(struct reader *r)
+{
+    uint64_t len = get(r);
+    struct bytes copy = BYTES_NULL;
+    if (r->failed || len == NULL_LENGTH)
+        return BYTES_NULL;
+    if (len > (uint64_t)(r->end - r->p)) {
+        r->failed = true;
+        return BYTES_NULL;
+    }
+    if (outrider__arena_dup(r->arena, bytes_of(r->p, len), &copy) < 0)
+        r->failed = r->is_out_of_memory = true;
+    r->p += len;
+    return copy;
+}
+
+static void copy_text(char *to, size_t size, struct bytes from)
+{
+    size_t n = from.len < size ? from.len : size - 1;
+    if (n > 0)
+        memcpy(to, from.data, n);
+    to[n] = '\0';
+}
+
+static struct outrider_error *get_failure(struct reader *r)
+{
+    char name[64];
+    struct bytes code = get_bytes(r);
+    if (r->failed || bytes_is_null(code))
+        return NULL;
+    struct outrider_error *why = outrider__arena_alloc(r->arena, sizeof *why);
+    if (why == NULL) {
+        r->failed = r->is_out_of_memory = true;
+        return NULL;
+    }
+    copy_text(name, sizeof name, code);
+    why->code = outrider_code_by_name(name);
+    if (why->code == OUTRIDER_CODE_COUNT) /* of a newer version */
+        why->code = OUTRIDER_REJECTED;
+    why->disposition = OUTRIDER_RETRY;
+    copy_text(why->origin, sizeof why->origin, get_bytes(r));
+    copy_text(why->message, sizeof why->message, get_bytes(r));
+    return why;
+}
+
+static void get_event(struct reader *r, struct event *e, enum item item)
+{
+    e->outcome = (enum outcome)get_below(r, OUTCOME_COUNT);
+    e->is_parked = get_below(r, 2) != 0;
+    e->seq = (int64_t)get(r);
+    e->row = (int64_t)get(r);
+    e->attempts = (uint32_t)get_below(r, UINT32_MAX);
+    e->next_attempt_us = (int64_t)get(r);
+    e->id = get_bytes(r);
+    e->aggregate_id = get_bytes(r);
+    e->partition_key = get_bytes(r);
+    e->failure = get_failure(r);
+    if (item != ITEM_FULL)
+        return;
+    e->aggregate_type = get_bytes(r);
+    e->event_type = get_bytes(r);
+    e->payload = get_bytes(r);
+    e->headers = get_bytes(r);
+    e->topic = get_bytes(r);
+    e->partition = (int32_t)(int64_t)get(r);
+    e->occurred_at_us = (int64_t)get(r);
+    e->created_at_us = (int64_t)get(r);
+    e->expires_at_us = (int64_t)get(r);
+    e->payload_len = e->payload.len;
+}
+
+static void get_events(struct reader *r, struct batch *b)
+{
+    while (!r->failed && b->n < b->capacity) {
+        enum item item = (enum item)get_below(r, ITEM_FULL + 1);
+        if (item != ITEM_RUN) {
+            struct event *e = &b->events[b->n];
+            *e = (struct event){.partition = -1, .batch = b};
+            get_event(r, e, item);
+            b->n++;
+            continue;
+        }
+        enum outcome outcome = (enum outcome)get_below(r, OUTCOME_COUNT);
+        uint64_t n = get_below(r, b->capacity - b->n + 1);
+        r->failed |= n == 0;
+        for (; n > 0; n--)
+            b->events[b->n++] =
+                (struct event){.partition = -1, .batch = b, .outcome = outcome, .seq = INT64_MIN};
+    }
+}
+
+int outrider__intent_read(struct bytes body, struct batch *ret_batch, struct bytes *ret_own,
+                          struct outrider_error *err)
+{
+    struct batch b = {0};
+    bool is_ours = body.len >= sizeof magic && memcmp(body.data, magic, sizeof magic) == 0;
+    struct reader r = {.p = body.data, .end = body.data + body.len, .failed = !is_ours};
+    struct arena early;
+    r.p += is_ours ? sizeof magic : 0;
+    outrider__arena_init(&early, 64 * 1024);
+    r.arena = &early;
+    bool is_parked = get_below(&r, 2) != 0;
+    struct bytes own = get_bytes(&r);
+    uint64_t n = get_below(&r, EVENTS_MAX + 1);
+    if (!r.failed && outrider__batch_init(&b, n > 0 ? n : 1, SIZE_MAX, err) < 0) {
+        outrider__arena_release(&early);
+        return -1;
+    }
+    if (!r.failed) {
+        outrider__arena_release(&b.arena);
+        b.arena = early;
+        b.capacity = n;
+        r.arena = &b.arena;
+        get_events(&r, &b);
+    }
+    if (r.failed || r.p != r.end || b.n != n) {
+        if (b.events == NULL)
+            outrider__arena_release(&early);
+        else
+            outrider__batch_release(&b);
+        return r.is_out_of_memory
+                   ? outrider__fail_nomem(err)
+                   : outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                                    "the intent in outrider_intent cannot be read: it was made by "
+                                    "another version, or changed by somebody");
+    }
+    b.is_parked = is_parked;
+    b.n_settle = b.n;
+    for (size_t i = 0; i < b.n; i++)
+        b.events[i].batch = ret_batch;
+    *ret_batch = b;
+    *ret_own = own;
+    return 0;
+}

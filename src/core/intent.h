@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An intent as bytes: what a source needs to settle a batch later, when that
+ * batch is not in memory any more. See core/progress.h.
+ *
+ *  (1) What is read back has as many events as what was written, with the same
+ *      outcomes in the same order; those that the source has nothing to do for
+ *      have nothing else. The last event always has its seq and id.
+ *  (2) What is read comes from a database that others can write to: it is
+ *      checked, and refused with STOP.
+ */
+#ifndef CORE_INTENT_H
+#define CORE_INTENT_H
+
+#include "base/strbuf.h"
+#include "core/event.h"
+
+enum intent_flags {
+    INTENT_EACH = 1,  /* every event is needed, also those that are over and done with */
+    INTENT_VALUES = 2 /* what is parked is copied from memory: its content is needed */
+};
+
+/* `own` is for the source: where the batch ends, for example. */
+int outrider__intent_write(const struct batch *b, unsigned flags, struct bytes own,
+                           struct strbuf *out, struct outrider_error *err);
+/* *ret_batch is the caller's to release; its events and *ret_own live in it. */
+int outrider__intent_read(struct bytes body, struct batch *ret_batch, struct bytes *ret_own,
+                          struct outrider_error *err);
+
+#endif
