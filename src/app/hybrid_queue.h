@@ -50,7 +50,7 @@ struct hybrid_queue {
 int outrider__hybrid_queue_init(struct hybrid_queue *q, size_t n_slots, struct outrider_error *err);
 void outrider__hybrid_queue_release(struct hybrid_queue *q);
 
-/* All or none; ret_place is what the publisher marks in. */
+/* All or none. */
 bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n);
 /* Whether there is anything to be reserved, and where it would be marked. */
 bool outrider__hybrid_is_open(struct hybrid_queue *q, char ret_place[HYBRID_PLACE_SIZE]);

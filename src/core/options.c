@@ -223,10 +223,11 @@ const struct option *outrider__program_options(size_t *ret_n)
     return program_table;
 }
 
-/* Columns have the names of half the other options: they need their section. */
+/* Columns have the names of half the other options, and an application's lease that of
+ * a relay's: they need their section. */
 static const char *short_name(const struct option *o)
 {
-    if (strncmp(o->name, "map.", 4) == 0)
+    if (strncmp(o->name, "map.", 4) == 0 || strncmp(o->name, "hybrid.", 7) == 0)
         return o->name;
     const char *dot = strchr(o->name, '.');
     return dot != NULL ? dot + 1 : o->name;

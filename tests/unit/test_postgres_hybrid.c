@@ -160,6 +160,25 @@ static void what_is_committed_is_published_and_marked(void **state)
     assert_int_equal(stats_of(p->hybrid).handed_over, 0);
 }
 
+static void a_message_has_the_id_that_the_row_has(void **state)
+{
+    struct place *p = *state;
+    struct outrider_event e = OUTRIDER_EVENT_INIT;
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    e.id = "018F0000-0000-7000-8000-00000000ABCD";
+    e.aggregate_type = "order";
+    e.aggregate_id = "named";
+    e.event_type = "Created";
+    assert_int_equal(outrider_session_begin(p->session, NULL), 0);
+    e.payload = "{}";
+    e.payload_len = 2;
+    assert_int_equal(outrider_session_enqueue(p->session, &e, NULL, NULL), 0);
+    assert_int_equal(outrider_session_commit(p->session, NULL), 0);
+    until_settled(p->hybrid);
+    run("grep -rq 018f0000-0000-7000-8000-00000000abcd '%s'", p->dir);
+}
+
 static void what_is_rolled_back_is_never_sent(void **state)
 {
     struct place *p = *state;
@@ -418,6 +437,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_committed_is_published_and_marked),
+        TEST(a_message_has_the_id_that_the_row_has),
         TEST(what_is_rolled_back_is_never_sent),
         TEST(a_key_with_an_unsettled_event_is_left_to_the_relay),
         TEST(of_a_transaction_that_does_not_fit_nothing_is_claimed),

@@ -123,8 +123,8 @@ static void make_postgres(struct place *p)
     if (!pg_server_start())
         skip();
     pg_server_url("session", true, p->url, sizeof p->url);
-    (void)snprintf(command, sizeof command, "'%s/outrider' init --db '%s' >/dev/null 2>&1", BINARY_DIR,
-                   p->url);
+    (void)snprintf(command, sizeof command, "'%s/outrider' init --db '%s' >/dev/null 2>&1",
+                   BINARY_DIR, p->url);
     assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): our own program */
     p->pg = PQconnectdb(p->url);
     assert_int_equal(PQstatus(p->pg), CONNECTION_OK);
