@@ -107,6 +107,18 @@ static int start_publisher(int argc, char **argv, struct outrider_hybrid **ret_h
     return r < 0 ? complain("cannot start the publisher", err.message) : 0;
 }
 
+/* It connects by itself, and until then all would be left to the relay: fine for a
+ * shop, but a demonstration waits a moment. */
+static void await_publisher(struct outrider_hybrid *hybrid)
+{
+    struct outrider_hybrid_stats stats = OUTRIDER_HYBRID_STATS_INIT;
+    for (int i = 0; i < 5000 && stats.is_open == 0; i++) {
+        (void)usleep(2000);
+        if (outrider_hybrid_stats(hybrid, &stats, NULL) < 0)
+            return;
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct outrider_hybrid *hybrid = NULL;
@@ -118,6 +130,8 @@ int main(int argc, char **argv)
     long orders = strtol(argv[3], NULL, 10), customers = strtol(argv[4], NULL, 10);
     srand((unsigned)getpid());
     int r = customers > 0 ? start_publisher(argc, argv, &hybrid) : complain("customers", "none");
+    if (r == 0)
+        await_publisher(hybrid);
     if (r == 0)
         r = trade(argv[1], hybrid, orders, (int)customers);
     if (r == 0 && outrider_hybrid_stats(hybrid, &stats, NULL) == 0)

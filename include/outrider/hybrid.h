@@ -48,11 +48,12 @@ struct outrider_hybrid_stats {
     uint64_t unsuitable;  /* left to the relay: see (5) */
     uint64_t published;   /* claimed, sent and marked */
     uint64_t handed_over; /* claimed, but failed or too late: the relay's now */
+    uint64_t is_open;     /* not a count: 1 while there is room, and a connection to mark with */
 };
 
-#define OUTRIDER_HYBRID_STATS_INIT                             \
-    {                                                          \
-        sizeof(struct outrider_hybrid_stats), 0, 0, 0, 0, 0, 0 \
+#define OUTRIDER_HYBRID_STATS_INIT                                \
+    {                                                             \
+        sizeof(struct outrider_hybrid_stats), 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /* A publisher for the pipeline with this name; NULL: "default". */

@@ -139,7 +139,7 @@ OUTRIDER_API void outrider_relay_stop(struct outrider_relay *relay);
 OUTRIDER_API OUTRIDER_MUST_CHECK int
 outrider_relay_wait(struct outrider_relay *relay, int64_t timeout_ms, struct outrider_error *err);
 
-/* Where it is now; a relay that ended says how. */
+/* Where it is now; NULL gives OUTRIDER_RELAY_NEW. */
 OUTRIDER_API enum outrider_relay_state outrider_relay_state(struct outrider_relay *relay);
 
 /* Fills as much as stats->size says that there is room for. */

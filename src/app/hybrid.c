@@ -77,18 +77,6 @@ int outrider_hybrid_set(struct outrider_hybrid *hybrid, const char *option, cons
     return outrider__config_set(&hybrid->config, bytes_str(option), bytes_str(value), err);
 }
 
-/* An option that not every build has. */
-static bool is_on(const struct pipeline_config *c, const char *name)
-{
-    const struct option *o = outrider__option_find(bytes_str(name));
-    struct strbuf text;
-    outrider__strbuf_init(&text, 64);
-    bool on = o != NULL && outrider__config_get(c, o, &text) == 0 &&
-              bytes_eq_str(strbuf_bytes(&text), "true");
-    outrider__strbuf_release(&text);
-    return on;
-}
-
 static int check_config(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (outrider__config_check(c, err) < 0)
@@ -96,7 +84,7 @@ static int check_config(const struct pipeline_config *c, struct outrider_error *
     if (strncmp(c->source.url, "postgres", 8) != 0)
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "hybrid publishing needs a PostgreSQL outbox (source.url)");
-    if (is_on(c, "exactly_once"))
+    if (c->exactly_once)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "hybrid publishing cannot keep exactly_once: what it sends is not in "
                               "the relay's transactions; leave one of them out");
@@ -183,6 +171,8 @@ int outrider_hybrid_stats(struct outrider_hybrid *hybrid, struct outrider_hybrid
                                         .busy = hybrid->busy,
                                         .full = hybrid->full,
                                         .unsuitable = hybrid->unsuitable};
+    char place[HYBRID_PLACE_SIZE];
+    all.is_open = outrider__hybrid_is_open(&hybrid->queue, place);
     pthread_mutex_lock(&hybrid->queue.mutex);
     all.published = hybrid->queue.published;
     all.handed_over = hybrid->queue.handed_over;

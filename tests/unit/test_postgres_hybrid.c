@@ -423,6 +423,11 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(outrider_hybrid_set(h, "sink.url", "null:", &err), 0);
     assert_int_equal(outrider_hybrid_start(h, &err), -1);
     assert_int_equal(err.code, OUTRIDER_UNSUPPORTED);
+    assert_int_equal(outrider_hybrid_set(h, "source.url", p->url, &err), 0);
+    assert_int_equal(outrider_hybrid_set(h, "sink.url", "kafka://127.0.0.1:1", &err), 0);
+    assert_int_equal(outrider_hybrid_set(h, "exactly_once", "true", &err), 0);
+    assert_int_equal(outrider_hybrid_start(h, &err), -1);
+    assert_non_null(strstr(err.message, "exactly_once"));
     assert_int_equal(outrider_hybrid_stats(h, &none, &err), -1);
     assert_int_equal(outrider_hybrid_stats(NULL, &none, &err), -1);
     assert_int_equal(outrider_hybrid_attach(NULL, p->session, &err), -1);
