@@ -46,11 +46,12 @@ int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_rela
     r->timeout_check_us = CLOCK_NEVER;
     r->started_us = -1;
     outrider__relay_exact_init(r);
-    size_t capacity = (size_t)r->config.source.batch * (relay_is_exact(r) ? EXACT_BATCH : 1);
+    size_t times = relay_is_exact(r) ? EXACT_BATCH : 1;
+    size_t capacity = (size_t)r->config.source.batch * times;
     int rc = outrider__router_new(&r->config, &r->router, err);
     for (int i = 0; rc == 0 && i < RELAY_BATCHES; i++)
-        rc = outrider__batch_init(&r->batches[i], capacity, (size_t)r->config.source.batch_bytes,
-                                  err);
+        rc = outrider__batch_init(&r->batches[i], capacity,
+                                  (size_t)r->config.source.batch_bytes * times, err);
     if (rc == 0)
         rc = outrider__lanes_init(&r->lanes, capacity * RELAY_BATCHES, err);
     if (rc < 0) {

@@ -17,8 +17,10 @@
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
 
 /* Exactly once a batch is a transaction, which costs the same for one event as
- * for many: it may hold so many times source.batch. */
-#define EXACT_BATCH 4
+ * for many: it may hold so many times source.batch and source.batch_bytes. */
+#define EXACT_BATCH 8
+/* The one that is committed, the one that is sent, and the next. */
+#define EXACT_NEW_BATCHES 3
 
 enum batch_state {
     BATCH_FREE,

@@ -35,7 +35,8 @@ static bool start_op(struct relay *r, struct source_op *op, enum source_op_kind 
 
 static struct batch *free_batch(struct relay *r)
 {
-    for (int i = 1; i < RELAY_BATCHES; i++)
+    int end = 1 + (relay_is_exact(r) ? EXACT_NEW_BATCHES : RELAY_NEW_BATCHES);
+    for (int i = 1; i < end; i++)
         if (r->batches[i].state == BATCH_FREE)
             return &r->batches[i];
     return NULL;

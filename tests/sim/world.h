@@ -13,7 +13,7 @@
 
 #define MAX_EVENTS 400
 #define MAX_KEYS 8
-#define MAX_BATCH 64
+#define MAX_BATCH 128
 
 /* What the broker does with an event. */
 struct sim_event {
