@@ -71,33 +71,51 @@ function(outrider_embed_sql target)
     target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/sql")
 endfunction()
 
-# What applications link: a client and the base it needs in one library, shared
-# and static, with its pkg-config file and its part of the CMake package.
-function(outrider_client_library name)
-    cmake_parse_arguments(CLIENT "" "TITLE;PART;IMPORTED;REQUIRES" "" ${ARGN})
-    set(CLIENT_NAME ${name})
+# What applications link: parts of the house in one library, shared and static,
+# with its pkg-config file and its part of the CMake package. IMPORTED is what
+# its headers need, PRIVATE what a program needs that links the static one.
+function(outrider_library name)
+    cmake_parse_arguments(LIBRARY "" "COMPONENT;DESCRIPTION" "PARTS;IMPORTED;REQUIRES;PRIVATE;REQUIRES_PRIVATE;LIBS_PRIVATE"
+        ${ARGN})
+    set(LIBRARY_NAME ${name})
+    set(objects ${LIBRARY_PARTS})
+    list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
     foreach(kind SHARED STATIC)
-        string(TOLOWER "outrider_client_${name}_${kind}" target)
-        set(exported ${name})
+        string(TOLOWER "outrider_library_${LIBRARY_COMPONENT}_${kind}" target)
+        set(exported ${LIBRARY_COMPONENT})
         if(kind STREQUAL STATIC)
-            set(exported ${name}_static)
+            set(exported ${LIBRARY_COMPONENT}_static)
         endif()
-        add_library(${target} ${kind} $<TARGET_OBJECTS:${CLIENT_PART}> $<TARGET_OBJECTS:outrider_base>)
-        set_target_properties(${target} PROPERTIES OUTPUT_NAME outrider-${name} LINKER_LANGUAGE C
+        add_library(${target} ${kind} ${objects})
+        set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE C
             VERSION ${PROJECT_VERSION} SOVERSION 0
             EXPORT_NAME ${exported})
-        target_link_libraries(${target} PUBLIC ${CLIENT_IMPORTED} PRIVATE Threads::Threads)
+        target_link_libraries(${target} PUBLIC ${LIBRARY_IMPORTED} PRIVATE ${LIBRARY_PRIVATE} Threads::Threads)
         target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-        install(TARGETS ${target} EXPORT outrider-${name}
+        install(TARGETS ${target} EXPORT outrider-${LIBRARY_COMPONENT}
             LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
     endforeach()
-    target_link_options(outrider_client_${name}_shared PRIVATE
+    target_link_options(outrider_library_${LIBRARY_COMPONENT}_shared PRIVATE
         "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/outrider.map")
-    set_target_properties(outrider_client_${name}_shared PROPERTIES
+    set_target_properties(outrider_library_${LIBRARY_COMPONENT}_shared PROPERTIES
         LINK_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/outrider.map")
-    configure_file("${CMAKE_SOURCE_DIR}/cmake/client.pc.in" outrider-${name}.pc @ONLY)
-    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/outrider-${name}.pc"
+    foreach(list REQUIRES REQUIRES_PRIVATE LIBS_PRIVATE)
+        list(JOIN LIBRARY_${list} " " LIBRARY_${list})
+    endforeach()
+    # Where PREFIX and DESTDIR put it is known at the installation only.
+    file(RELATIVE_PATH LIBRARY_UP "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+    string(REGEX REPLACE "/$" "" LIBRARY_UP "${LIBRARY_UP}")
+    configure_file("${CMAKE_SOURCE_DIR}/cmake/library.pc.in" ${name}.pc @ONLY)
+    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}.pc"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-    install(EXPORT outrider-${name} FILE outrider-${name}-targets.cmake NAMESPACE outrider::
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/outrider)
+    install(EXPORT outrider-${LIBRARY_COMPONENT} FILE outrider-${LIBRARY_COMPONENT}-targets.cmake
+        NAMESPACE outrider:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/outrider)
+endfunction()
+
+# The library of one database, for an application that enqueues and consumes.
+function(outrider_client_library name)
+    cmake_parse_arguments(CLIENT "" "TITLE;PART;IMPORTED;REQUIRES" "" ${ARGN})
+    outrider_library(outrider-${name} COMPONENT ${name}
+        DESCRIPTION "events in an application's own ${CLIENT_TITLE} transaction"
+        PARTS ${CLIENT_PART} outrider_base IMPORTED ${CLIENT_IMPORTED} REQUIRES ${CLIENT_REQUIRES})
 endfunction()

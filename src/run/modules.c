@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,10 +93,43 @@ static void add_dir(struct dirs *d, const char *base, size_t len, const char *re
         d->n++;
 }
 
+/* Where this code is a shared library: beside it, and not beside the program, which
+ * may have modules of its own by these names. */
+static bool add_library_dir(struct dirs *d)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (dladdr1((void *)add_library_dir, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 ||
+        map == NULL || map->l_name[0] == '\0') /* the program itself has no name */
+        return false;
+    if (map->l_name[0] == '/') /* one that is relative is so to where the process was */
+        add_dir(d, map->l_name, (size_t)(strrchr(map->l_name, '/') - map->l_name), "/outrider");
+    return true;
+}
+
+static void add_program_dirs(struct dirs *d)
+{
+    char exe[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (len <= 0)
+        return;
+    exe[len] = '\0';
+    char *slash = strrchr(exe, '/');
+    size_t dir = slash ? (size_t)(slash - exe) : 0;
+    add_dir(d, exe, dir, "/modules");
+    add_dir(d, exe, dir, "/../lib/outrider");
+#ifdef __linux__
+#if defined(__x86_64__)
+    add_dir(d, exe, dir, "/../lib/x86_64-linux-gnu/outrider");
+#elif defined(__aarch64__)
+    add_dir(d, exe, dir, "/../lib/aarch64-linux-gnu/outrider");
+#endif
+#endif
+}
+
 static struct dirs *module_dirs(void)
 {
     struct dirs *d = calloc(1, sizeof(*d));
-    char exe[PATH_MAX];
     if (d == NULL)
         return NULL;
     const char *list = secure_getenv("OUTRIDER_MODULE_PATH");
@@ -104,21 +138,8 @@ static struct dirs *module_dirs(void)
         add_dir(d, list, len, "");
         list += len + (list[len] == ':');
     }
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    if (len > 0) {
-        exe[len] = '\0';
-        char *slash = strrchr(exe, '/');
-        size_t dir = slash ? (size_t)(slash - exe) : 0;
-        add_dir(d, exe, dir, "/modules");
-        add_dir(d, exe, dir, "/../lib/outrider");
-#ifdef __linux__
-#if defined(__x86_64__)
-        add_dir(d, exe, dir, "/../lib/x86_64-linux-gnu/outrider");
-#elif defined(__aarch64__)
-        add_dir(d, exe, dir, "/../lib/aarch64-linux-gnu/outrider");
-#endif
-#endif
-    }
+    if (!add_library_dir(d))
+        add_program_dirs(d);
     add_dir(d, OUTRIDER_MODULE_DIR, strlen(OUTRIDER_MODULE_DIR), "");
     return d;
 }

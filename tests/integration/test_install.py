@@ -8,10 +8,12 @@ import subprocess
 import tempfile
 import unittest
 
+from pgserver import Server
+
 BUILD = pathlib.Path(os.environ["OUTRIDER_BUILD"])
 SOURCE = pathlib.Path(os.environ["OUTRIDER_SOURCE"])
 SANITIZE = "-fsanitize=address,undefined"
-CLIENTS = ("sqlite", "postgres")
+LIBRARIES = ("outrider", "outrider-sqlite", "outrider-postgres")
 
 APPLICATION = r"""
 #include <outrider/outrider.h>
@@ -51,11 +53,16 @@ int main(int argc, char **argv)
 CMAKE_PROJECT = """
 cmake_minimum_required(VERSION 3.25)
 project(app C)
-find_package(outrider 0.1 REQUIRED COMPONENTS sqlite postgres)
+find_package(outrider 0.1 REQUIRED COMPONENTS sqlite postgres outrider)
 foreach(kind sqlite sqlite_static)
     add_executable(app_${kind} app.c)
     target_link_libraries(app_${kind} outrider::${kind})
     target_link_options(app_${kind} PRIVATE -fsanitize=address,undefined)
+endforeach()
+foreach(kind outrider outrider_static)
+    add_executable(embedded_${kind} embedded.c)
+    target_link_libraries(embedded_${kind} outrider::${kind})
+    target_link_options(embedded_${kind} PRIVATE -fsanitize=address,undefined)
 endforeach()
 if(NOT TARGET outrider::postgres OR NOT TARGET outrider::postgres_static)
     message(FATAL_ERROR "no outrider::postgres")
@@ -76,13 +83,14 @@ class Install(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(holder.cleanup)
         cls.root = pathlib.Path(holder.name)
-        cls.prefix = cls.root / "usr"
-        run("cmake", "--install", str(BUILD), "--prefix", str(cls.prefix))
+        cls.prefix = cls.root / "destination/usr"
+        run("cmake", "--install", str(BUILD), "--prefix", "/usr",
+            env=dict(os.environ, DESTDIR=str(cls.root / "destination")))
         pc = next(cls.prefix.rglob("outrider-sqlite.pc")).parent
         cls.lib = pc.parent
-        for file in pc.glob("*.pc"):
-            file.write_text(re.sub("^prefix=.*", f"prefix={cls.prefix}", file.read_text(), count=1))
         cls.env = dict(os.environ, PKG_CONFIG_PATH=str(pc), LD_LIBRARY_PATH=str(cls.lib))
+        cls.env.pop("OUTRIDER_MODULE_PATH", None)  # what is installed is found without it
+        cls.static_env = dict(cls.env, OUTRIDER_MODULE_PATH=str(cls.lib / "outrider"))
         (cls.root / "app.c").write_text(APPLICATION)
 
     def flags(self, *arguments):
@@ -95,6 +103,24 @@ class Install(unittest.TestCase):
                   "--to", "stdout:", "--once")
         self.assertIn('"topic":"order.OrderCreated"', out)
 
+    def check_embedded(self, program, env):
+        directory = pathlib.Path(f"{program}-shop")
+        directory.mkdir()
+        out = run(str(program), str(directory), "3", env=env)
+        self.assertEqual(sorted(out.splitlines()), [f"delivered {n} -> order.OrderCreated" for n in (1, 2, 3)])
+
+    def link_static(self, source, name, library):
+        """Ours static, others shared: what a static libpq would need may not be installed."""
+        app = str(self.root / name)
+        private = self.flags("--print-requires-private", library)
+        flags = self.flags("--cflags", "--libs", library, *private)
+        flags = [f"-l:lib{library}.a" if f == f"-l{library}" else f for f in flags]
+        text = (self.lib / f"pkgconfig/{library}.pc").read_text()
+        flags += re.search("^Libs.private: (.*)", text, re.M).group(1).split()
+        run("cc", SANITIZE, "-o", app, str(source), *flags)
+        self.assertNotIn("liboutrider", run("readelf", "-d", app))
+        return app
+
     def test_an_application_builds_against_it_and_its_event_is_relayed(self):
         flags = self.flags("--cflags", "--libs", "outrider-sqlite")
         for language in (["cc"], ["c++", "-x", "c++"]):
@@ -103,47 +129,47 @@ class Install(unittest.TestCase):
             self.check_application(app)
 
     def test_the_static_library_is_enough(self):
-        app = str(self.root / "app-static")
-        flags = [f"-l:lib{f[2:]}.a" if f == "-loutrider-sqlite" else f
-                 for f in self.flags("--static", "--cflags", "--libs", "outrider-sqlite")]
-        run("cc", SANITIZE, "-o", app, str(self.root / "app.c"), *flags)
-        self.assertNotIn("outrider-sqlite", run("readelf", "-d", app))
-        self.check_application(app)
+        self.check_application(self.link_static(self.root / "app.c", "app-static", "outrider-sqlite"))
+        embedded = self.link_static(SOURCE / "examples/embedded/main.c", "embedded-static", "outrider")
+        self.check_embedded(embedded, self.static_env)
 
     def test_a_cmake_project_finds_it(self):
         project = self.root / "project"
         project.mkdir()
         (project / "app.c").write_text(APPLICATION)
+        (project / "embedded.c").write_text((SOURCE / "examples/embedded/main.c").read_text())
         (project / "CMakeLists.txt").write_text(CMAKE_PROJECT)
         run("cmake", "-S", str(project), "-B", str(project / "build"), f"-DCMAKE_PREFIX_PATH={self.prefix}")
         run("cmake", "--build", str(project / "build"))
         for kind in ("sqlite", "sqlite_static"):
             self.check_application(str(project / "build" / f"app_{kind}"))
+        self.check_embedded(project / "build/embedded_outrider", self.env)
+        self.check_embedded(project / "build/embedded_outrider_static", self.static_env)
 
     def test_only_the_public_calls_are_exported_and_all_of_them_are(self):
         headers = "".join(h.read_text() for h in (self.prefix / "include/outrider").glob("*.h"))
         declared = set(re.findall(r"\b(outrider_[a-z][a-z_]*)\(", headers))
-        exported = set()
-        for name in CLIENTS:
-            symbols = run("nm", "-D", "--defined-only", str(self.lib / f"liboutrider-{name}.so")).split("\n")
+        exported = {}
+        for name in LIBRARIES:
+            symbols = run("nm", "-D", "--defined-only", str(self.lib / f"lib{name}.so")).split("\n")
             symbols = {s.split()[2] for s in symbols if s} - {"OUTRIDER_0"}
             for symbol in symbols:
                 self.assertRegex(symbol, r"^outrider_[a-z]\w*@@OUTRIDER_0$")
-            exported |= {s.split("@")[0] for s in symbols}
-        self.assertLessEqual(exported, declared)
-        self.assertLessEqual({d for d in declared if d.endswith(("_pg", "_sqlite")) or d.startswith("outrider_writer")},
-                             exported)
+            exported[name] = {s.split("@")[0] for s in symbols}
+        self.assertEqual(exported["outrider"], declared)
+        clients = exported["outrider-sqlite"] | exported["outrider-postgres"]
+        self.assertEqual({d for d in declared if not d.startswith(("outrider_relay_", "outrider_hybrid_"))}, clients)
 
     def test_the_static_libraries_define_no_name_that_is_not_ours(self):
-        for name in CLIENTS:
-            out = run("nm", "-g", "--defined-only", str(self.lib / f"liboutrider-{name}.a"))
+        for name in LIBRARIES:
+            out = run("nm", "-g", "--defined-only", str(self.lib / f"lib{name}.a"))
             names = re.findall(r"^[0-9a-f]+ [A-Z] (\S+)$", out, re.M)
             self.assertTrue(names)
             foreign = [n for n in names if not re.match(r"(__odr_asan\.)?outrider_", n)]
             self.assertEqual(foreign, [])
 
     def test_every_header_stands_alone_in_c_and_in_cpp(self):
-        cflags = self.flags("--cflags", *(f"outrider-{name}" for name in CLIENTS))
+        cflags = self.flags("--cflags", *LIBRARIES)
         headers = sorted((self.prefix / "include/outrider").glob("*.h"))
         self.assertGreater(len(headers), 7)
         for header in headers:
@@ -162,6 +188,24 @@ class Install(unittest.TestCase):
         database = self.root / "orders.db"
         run(str(self.prefix / "bin/outrider"), "init", "--db", f"sqlite:{database}")
         run(str(out / "orders"), "write", "--db", str(database), "--writers", "1", "--orders", "3", env=self.env)
+        (out / "modules").mkdir()
+        (out / "modules/sqlite.so").write_text("the application's own affair")
+        self.check_embedded(out / "embedded", self.env)
+        self.check_hybrid(out / "hybrid")
+
+    def check_hybrid(self, program):
+        relay = str(self.prefix / "bin/outrider")
+        server = Server()
+        self.addCleanup(server.remove)
+        server.initialise()
+        server.start()
+        run(relay, "init", "--db", server.url(), "--layout", "status")
+        done = subprocess.run([program, server.url(), "stdout:", "5", "2"], env=self.env, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "claimed [1-9]")
+        self.assertIn('"topic":"order.OrderTaken"', done.stdout)
+        rest = run(relay, "relay", "--from", server.url(), "--to", "stdout:", "--once")
+        self.assertEqual(len((done.stdout + rest).splitlines()), 5)
 
     def test_the_program_lists_its_adapters(self):
         self.assertIn("SQLite", run(str(self.prefix / "bin/outrider"), "version"))

@@ -30,7 +30,7 @@ class Valgrind(unittest.TestCase):
         cls.addClassCleanup(holder.cleanup)
         cls.build = pathlib.Path(holder.name)
         run("cmake", "-S", SOURCE, "-B", cls.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DOUTRIDER_BENCH=OFF")
-        run("cmake", "--build", cls.build, "--target", "outrider_client_sqlite_static")
+        run("cmake", "--build", cls.build, "--target", "outrider_library_sqlite_static")
 
     def test_no_byte_is_read_before_it_is_written_and_none_leaks(self):
         archive = next(self.build.rglob("liboutrider-sqlite.a"))
