@@ -173,6 +173,8 @@ class Bench:
         self.server.query("UPDATE outrider_cursor SET sink = 'stdout:'", database)
         relay = subprocess.Popen(self.relay(url, base, "--to", "stdout:"), stdout=subprocess.PIPE,
                                  env=clean_environment())
+        wait_for(lambda: self.server.query("SELECT 1 FROM pg_replication_slots WHERE active AND "
+                                           f"slot_name = 'outrider_{base}'"), "the stream to begin")
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
             os.chmod(script.name, 0o644)
             script.write("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', '1', "
