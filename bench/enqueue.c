@@ -60,6 +60,7 @@ struct bench {
     struct outrider_event events[PORTION];
     char payload[300];
     char payload_jsonb[301];
+    char ids[PORTION][OUTRIDER_ID_SIZE]; /* of the bare INSERT */
     uint64_t n_ids;
     struct report report;
 };
@@ -84,12 +85,14 @@ static void pg_must(PGconn *pg, PGresult *res)
     PQclear(res);
 }
 
-/* The bare INSERT has its ids for nothing: they are no part of the comparison's
- * limit, which is what a database asks for at least. They grow, as UUIDv7 do. */
-static void next_id(struct bench *b, char id[OUTRIDER_ID_SIZE])
+/* The bare INSERT has its ids for nothing, made before the clock starts: they are
+ * no part of the comparison's limit, which is what a database asks for at least.
+ * They grow, as UUIDv7 do. */
+static void make_ids(struct bench *b)
 {
-    snprintf(id, OUTRIDER_ID_SIZE, "0190a5b4-7e11-7abc-8def-%012llx",
-             (unsigned long long)++b->n_ids);
+    for (int i = 0; i < PORTION; i++)
+        snprintf(b->ids[i], sizeof b->ids[i], "0190a5b4-7e11-7abc-8def-%012llx",
+                 (unsigned long long)++b->n_ids);
 }
 
 /* One portion each. */
@@ -97,11 +100,9 @@ typedef void way_fn(struct bench *b);
 
 static void sqlite_bare(struct bench *b)
 {
-    char id[OUTRIDER_ID_SIZE];
     sqlite3_stmt *st = b->sqlite_bare;
     for (int i = 0; i < PORTION; i++) {
-        next_id(b, id);
-        sqlite3_bind_text(st, 1, id, -1, SQLITE_STATIC);
+        sqlite3_bind_text(st, 1, b->ids[i], -1, SQLITE_STATIC);
         sqlite3_bind_text(st, 2, b->events[i].aggregate_type, -1, SQLITE_STATIC);
         sqlite3_bind_text(st, 3, b->events[i].aggregate_id, -1, SQLITE_STATIC);
         sqlite3_bind_text(st, 4, b->events[i].event_type, -1, SQLITE_STATIC);
@@ -116,12 +117,10 @@ static void pg_bare(struct bench *b)
 {
     static const int formats[N_ARGS] = {[4] = 1};
     const int lengths[N_ARGS] = {[4] = sizeof b->payload_jsonb};
-    char id[OUTRIDER_ID_SIZE];
     for (int i = 0; i < PORTION; i++) {
         const struct outrider_event *e = &b->events[i];
-        const char *values[N_ARGS] = {id, e->aggregate_type, e->aggregate_id, e->event_type,
+        const char *values[N_ARGS] = {b->ids[i], e->aggregate_type, e->aggregate_id, e->event_type,
                                       b->payload_jsonb};
-        next_id(b, id);
         pg_must(b->pg, PQexecPrepared(b->pg, "bare", N_ARGS, values, lengths, formats, 0));
     }
 }
@@ -190,6 +189,7 @@ static const char *const way_names[N_WAYS] = {"bare INSERT", "writer", "one-shot
 /* Microseconds an event of one portion. */
 static double run(struct bench *b, const struct database *db, way_fn *way, long *ret_allocations)
 {
+    make_ids(b);
     int64_t start_ns = bench_now_ns();
     db->sql(b, "BEGIN");
     long before = n_allocations;

@@ -12,7 +12,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "support"))
+sys.path[:0] = [os.path.join(HERE, "support"), os.path.join(HERE, "..", "tests", "support")]
 OUTRIDER, PRODUCER = (os.path.abspath(x) for x in sys.argv[1:3])
 os.environ.setdefault("OUTRIDER", OUTRIDER)
 os.environ.setdefault("OUTRIDER_BUILD", os.path.dirname(OUTRIDER))
@@ -20,6 +20,7 @@ os.environ.setdefault("OUTRIDER_SOURCE", os.path.join(HERE, ".."))
 import kafkaserver  # noqa: E402
 from debezium import Debezium  # noqa: E402
 from pgserver import Server, clean_environment, wait_for  # noqa: E402
+from report import Report  # noqa: E402
 
 EVENTS = int(os.environ.get("BENCH_EVENTS", 1000000))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", 3))
@@ -109,21 +110,9 @@ class Consumer(threading.Thread):
 
 
 class Bench:
-    def __init__(self, server, cluster, directory):
+    def __init__(self, server, cluster, directory, report):
         self.server, self.cluster, self.directory = server, cluster, directory
-        self.results, self.topics, self.figures = [], 0, {}
-        text = subprocess.run([OUTRIDER, "help", "--render", "options"], stdout=subprocess.PIPE, text=True, check=True)
-        self.has_exactly_once = "exactly_once" in text.stdout
-
-    def add(self, what, ours, unit, peer=None, goal=None, at_least=True):
-        value = ours / peer if peer else ours
-        holds = None if goal is None else value >= goal if at_least else value <= goal
-        self.results.append({"what": what, "value": round(value, 4), "unit": "ratio" if peer else unit, "goal": goal,
-                             "holds": holds, **({"ours": ours, "limit": peer, "of": unit} if peer else {})})
-        text = f"{what:<46} {ours:>11,.6g} {unit:<11}"
-        text += f" {peer:>11,.6g} {value:>7.3f}x" if peer else " " * 21
-        text += f"  goal {'>=' if at_least else '<='} {goal:g}: {'holds' if holds else 'MISSED'}" if goal else ""
-        print(text, flush=True)
+        self.add, self.topics, self.figures = report.add, 0, {}
 
     def topic(self):
         self.topics += 1
@@ -188,12 +177,11 @@ class Bench:
         self.row(what)
 
     def both(self, source, run):
-        """At least once, and exactly once where this build can."""
+        """At least once, and exactly once."""
         run(source, False)
-        if self.has_exactly_once:
-            run(source + ", exactly once", True)
-            self.add(f"  {source}: exactly once of at least once", self.figures[source + ", exactly once"].rate,
-                     "events/s", self.figures[source].rate, 0.7)
+        run(source + ", exactly once", True)
+        self.add(f"  {source}: exactly once of at least once", self.figures[source + ", exactly once"].rate,
+                 "events/s", self.figures[source].rate, 0.7)
 
     def sqlite(self):
         path = os.path.join(self.directory, "bench.db")
@@ -252,9 +240,7 @@ class Bench:
         """Ours, pg_recvlogical and Debezium read the same transactions, each from a slot of its own."""
         database = self.database()
         url = self.server.url(database)
-        ways = [("PostgreSQL cdc", [])]
-        if self.has_exactly_once:
-            ways.append(("PostgreSQL cdc, exactly once", ["--set", "exactly_once=true"]))
+        ways = [("PostgreSQL cdc", []), ("PostgreSQL cdc, exactly once", ["--set", "exactly_once=true"])]
         for k, (_, more) in enumerate(ways):
             for i in range(ROUNDS):
                 self.begin_cdc(database, f"cdc{k}x{i}", *more)
@@ -284,8 +270,7 @@ class Bench:
         self.add("pg_recvlogical", statistics.median(limit), "events/s")
         self.add("  cdc, of the slower of its two limits", ours.rate, "events/s",
                  min(statistics.median(limit), self.figures["librdkafka alone"].rate), 0.8)
-        if self.has_exactly_once:
-            self.add("  cdc: exactly once of at least once", self.figures[ways[1][0]].rate, "events/s", ours.rate, 0.7)
+        self.add("  cdc: exactly once of at least once", self.figures[ways[1][0]].rate, "events/s", ours.rate, 0.7)
         if debezium is not None:
             self.run_debezium(debezium, ours)
         self.drop_slots(database)
@@ -367,8 +352,7 @@ class Bench:
     def latencies(self):
         self.latency("PostgreSQL log")
         self.latency("PostgreSQL cdc", "--mode", "cdc")
-        if self.has_exactly_once:
-            self.latency("cdc, exactly once", "--mode", "cdc", "--set", "exactly_once=true")
+        self.latency("cdc, exactly once", "--mode", "cdc", "--set", "exactly_once=true")
         started = []
 
         def start(database, topic):
@@ -380,7 +364,6 @@ class Bench:
             self.lively("Debezium", start, lambda: started[0].stop(), None)
 
     def run(self):
-        print(f"{'what':<46} {'ours':>11} {'':<11} {'peer':>11}")
         self.alone()
         self.sqlite()
         self.log()
@@ -398,14 +381,12 @@ def main():
             server.initialise()
             server.start()
             cluster.start()
-            bench = Bench(server, cluster, directory)
-            bench.run()
+            report = Report("kafka")
+            Bench(server, cluster, directory, report).run()
         finally:
             cluster.close()
             server.remove()
-    if os.environ.get("BENCH_JSON"):
-        with open(os.environ["BENCH_JSON"], "w", encoding="utf-8") as f:
-            json.dump({"bench": "kafka", "results": bench.results}, f)
+    report.write_json()
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "support"))
+sys.path[:0] = [os.path.join(HERE, "support"), os.path.join(HERE, "..", "tests", "support")]
 from pgserver import Server, clean_environment, wait_for  # noqa: E402
+from report import Report  # noqa: E402
 
 OUTRIDER = os.path.abspath(sys.argv[1])
 EVENTS = int(os.environ.get("BENCH_EVENTS", 1000000))
@@ -66,20 +67,10 @@ class Watch(threading.Thread):
 
 
 class Bench:
-    def __init__(self, server):
+    def __init__(self, server, report):
         self.server = server
-        self.results = []
+        self.add = report.add
         self.copies = 0
-
-    def add(self, what, ours, unit, limit=None, goal=None, at_least=True):
-        value = ours / limit if limit else ours
-        holds = None if goal is None else value >= goal if at_least else value <= goal
-        self.results.append({"what": what, "value": round(value, 3), "unit": "ratio" if limit else unit, "goal": goal,
-                             "holds": holds, **({"ours": ours, "limit": limit, "of": unit} if limit else {})})
-        text = f"{what:<44} {ours:>12,.6g} {unit:<9}"
-        text += f" {limit:>12,.6g} {value:>6.2f}x" if limit else " " * 21
-        text += f"  goal {'>=' if at_least else '<='} {goal:g}: {'holds' if holds else 'MISSED'}" if goal else ""
-        print(text, flush=True)
 
     def relay(self, url, name, *more):
         return [OUTRIDER, "relay", "--from", url, "--mode", "cdc", "--name", name, "--log-level", "warn", *more]
@@ -209,15 +200,13 @@ def main():
     try:
         server.initialise()
         server.start()
-        bench = Bench(server)
-        print(f"{'what':<44} {'ours':>12} {'':<9} {'peer':>12}")
+        report = Report("postgres-cdc")
+        bench = Bench(server, report)
         bench.shapes()
         bench.latency()
     finally:
         server.remove()
-    if os.environ.get("BENCH_JSON"):
-        with open(os.environ["BENCH_JSON"], "w", encoding="utf-8") as f:
-            json.dump({"bench": "postgres-cdc", "results": bench.results}, f)
+    report.write_json()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 #include "sink/kafka.h"
 
 #include <stdio.h>
-#include <stdarg.h>
 
 #include <jansson.h>
 
@@ -11,24 +10,12 @@ struct look {
     const struct pipeline_config *config;
     struct kafka_settings settings;
     rd_kafka_t *rk;
-    finding_fn *found;
-    void *ctx;
+    struct finder to;
     bool is_refused; /* credentials */
     char last_error[256];
     char idempotence[64]; /* librdkafka's state: "Assigned" when it may write */
     char fatal[256];
 };
-
-__attribute__((format(printf, 4, 5))) static void
-tell(const struct look *l, enum finding_level level, const char *advice, const char *fmt, ...)
-{
-    char what[512];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
-    l->found(l->ctx, level, what, advice);
-}
 
 static void on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque)
 {
@@ -96,20 +83,22 @@ static bool look_at_connection(struct look *l)
     const struct rd_kafka_metadata *answer;
     rd_kafka_resp_err_t r = ask(l, NULL, &answer);
     if (l->is_refused) {
-        tell(l, FINDING_PROBLEM, "check user, password, sasl.mechanism and security.protocol",
-             "Kafka at %.200s refuses these credentials: %s", l->settings.servers, l->last_error);
+        outrider__find(
+            &l->to, FINDING_PROBLEM, "check user, password, sasl.mechanism and security.protocol",
+            "Kafka at %.200s refuses these credentials: %s", l->settings.servers, l->last_error);
         return false;
     }
     if (r != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        tell(l, FINDING_PROBLEM,
-             "check host, port, and security.protocol (a password goes over TLS unless it says "
-             "sasl_plaintext)",
-             "no broker of %.200s answers: %s", l->settings.servers,
-             l->last_error[0] != '\0' ? l->last_error : rd_kafka_err2str(r));
+        outrider__find(
+            &l->to, FINDING_PROBLEM,
+            "check host, port, and security.protocol (a password goes over TLS unless it says "
+            "sasl_plaintext)",
+            "no broker of %.200s answers: %s", l->settings.servers,
+            l->last_error[0] != '\0' ? l->last_error : rd_kafka_err2str(r));
         return false;
     }
-    tell(l, FINDING_OK, NULL, "Kafka at %.200s answers: %d broker%s", l->settings.servers,
-         answer->broker_cnt, answer->broker_cnt == 1 ? "" : "s");
+    outrider__find(&l->to, FINDING_OK, NULL, "Kafka at %.200s answers: %d broker%s",
+                   l->settings.servers, answer->broker_cnt, answer->broker_cnt == 1 ? "" : "s");
     rd_kafka_metadata_destroy(answer);
     return true;
 }
@@ -121,13 +110,13 @@ static void look_at_idempotence(struct look *l)
            outrider__clock_now().mono_us < deadline)
         (void)rd_kafka_poll(l->rk, 100);
     if (l->fatal[0] != '\0')
-        tell(l, FINDING_PROBLEM, "allow this user IdempotentWrite on the cluster",
-             "the cluster refuses an idempotent producer: %s", l->fatal);
+        outrider__find(&l->to, FINDING_PROBLEM, "allow this user IdempotentWrite on the cluster",
+                       "the cluster refuses an idempotent producer: %s", l->fatal);
     else if (strcmp(l->idempotence, "Assigned") != 0)
-        tell(l, FINDING_PROBLEM, "look at the brokers' logs",
-             "the cluster gives no producer id (state '%s')", l->idempotence);
+        outrider__find(&l->to, FINDING_PROBLEM, "look at the brokers' logs",
+                       "the cluster gives no producer id (state '%s')", l->idempotence);
     else
-        tell(l, FINDING_OK, NULL, "this user may write as an idempotent producer");
+        outrider__find(&l->to, FINDING_OK, NULL, "this user may write as an idempotent producer");
 }
 
 /* Only exactly once needs them. Nothing is published, but the cluster remembers the
@@ -149,12 +138,13 @@ static void look_at_transactions(struct look *l, struct outrider_error *err)
     rd_kafka_error_t *why =
         rd_kafka_init_transactions(rk, (int)(l->config->source.connect_timeout_us / 1000));
     if (why == NULL)
-        tell(l, FINDING_OK, NULL, "this user may use transactions");
+        outrider__find(&l->to, FINDING_OK, NULL, "this user may use transactions");
     else
-        tell(l, l->config->exactly_once ? FINDING_PROBLEM : FINDING_NOTE,
-             "exactly_once needs them: allow this user Write and Describe on transactional ids "
-             "that begin with outrider:",
-             "this user may not use transactions: %s", rd_kafka_error_string(why));
+        outrider__find(
+            &l->to, l->config->exactly_once ? FINDING_PROBLEM : FINDING_NOTE,
+            "exactly_once needs them: allow this user Write and Describe on transactional ids "
+            "that begin with outrider:",
+            "this user may not use transactions: %s", rd_kafka_error_string(why));
     if (why != NULL)
         rd_kafka_error_destroy(why);
     rd_kafka_destroy(rk);
@@ -165,18 +155,18 @@ static void tell_topic(struct look *l, const char *name, const struct rd_kafka_m
     bool creates = l->settings.new_partitions != 0;
     switch (t->err) {
     case RD_KAFKA_RESP_ERR_NO_ERROR:
-        tell(l, FINDING_OK, NULL, "topic '%s' has %d partition%s", name, t->partition_cnt,
-             t->partition_cnt == 1 ? "" : "s");
+        outrider__find(&l->to, FINDING_OK, NULL, "topic '%s' has %d partition%s", name,
+                       t->partition_cnt, t->partition_cnt == 1 ? "" : "s");
         break;
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-        tell(l, creates ? FINDING_NOTE : FINDING_PROBLEM,
-             creates ? "it will be created (sink.create_topics)"
-                     : "create it, or set sink.create_topics",
-             "topic '%s' is missing", name);
+        outrider__find(&l->to, creates ? FINDING_NOTE : FINDING_PROBLEM,
+                       creates ? "it will be created (sink.create_topics)"
+                               : "create it, or set sink.create_topics",
+                       "topic '%s' is missing", name);
         break;
     default:
-        tell(l, FINDING_PROBLEM, "allow this user Write and Describe on it", "topic '%s': %s", name,
-             rd_kafka_err2str(t->err));
+        outrider__find(&l->to, FINDING_PROBLEM, "allow this user Write and Describe on it",
+                       "topic '%s': %s", name, rd_kafka_err2str(t->err));
         break;
     }
 }
@@ -191,7 +181,7 @@ static void look_at_topic(struct look *l, const char *name)
     rd_kafka_topic_t *topic = rd_kafka_topic_new(l->rk, name, NULL);
     rd_kafka_resp_err_t r = ask(l, topic, &answer);
     if (r != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        tell(l, FINDING_PROBLEM, NULL, "topic '%s': %s", name, rd_kafka_err2str(r));
+        outrider__find(&l->to, FINDING_PROBLEM, NULL, "topic '%s': %s", name, rd_kafka_err2str(r));
     } else {
         if (answer->topic_cnt > 0)
             tell_topic(l, name, &answer->topics[0]);
@@ -208,10 +198,11 @@ static void look_at_topics(struct look *l)
         look_at_topic(l, c->route.by_type.items[i].value);
     look_at_topic(l, c->dead_letter.topic);
     if (strchr(c->route.topic, '$') != NULL && l->settings.new_partitions == 0)
-        tell(l, FINDING_NOTE, NULL,
-             "topics come from events (%s): one that is missing parks its events until it is "
-             "created",
-             c->route.topic);
+        outrider__find(
+            &l->to, FINDING_NOTE, NULL,
+            "topics come from events (%s): one that is missing parks its events until it is "
+            "created",
+            c->route.topic);
 }
 
 /* Kafka tells nobody its time: a person has to compare. */
@@ -219,16 +210,17 @@ static void look_at_clock(const struct look *l)
 {
     char text[CLOCK_TEXT_SIZE];
     outrider__clock_format(outrider__clock_now().wall_us, text);
-    tell(l, FINDING_NOTE,
-         "a broker refuses times too far from its own clock (message.timestamp.after.max.ms, an "
-         "hour by default)",
-         "this machine's clock says %s; messages carry their event's time", text);
+    outrider__find(
+        &l->to, FINDING_NOTE,
+        "a broker refuses times too far from its own clock (message.timestamp.after.max.ms, an "
+        "hour by default)",
+        "this machine's clock says %s; messages carry their event's time", text);
 }
 
 int outrider__kafka_doctor(const struct pipeline_config *c, finding_fn *found, void *ctx,
                            struct outrider_error *err)
 {
-    struct look l = {.config = c, .found = found, .ctx = ctx};
+    struct look l = {.config = c, .to = {found, ctx}};
     if (open_producer(&l, err) < 0)
         return -1;
     if (look_at_connection(&l)) {

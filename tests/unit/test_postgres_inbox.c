@@ -78,9 +78,10 @@ static struct duplicate behind_a_first(void *(*call)(void *), const char *end)
     struct duplicate d = {.conn = conn(1)};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, call, &d), 0);
+    int64_t deadline_us = outrider__clock_now().mono_us + HARNESS_TIMEOUT_US;
     while (pg_fixture_value(2, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = "
                                "'Lock' AND query LIKE '%outrider_inbox%'") == 0)
-        continue;
+        assert_true(outrider__clock_now().mono_us < deadline_us);
     pg_fixture_sql(0, end);
     assert_int_equal(pthread_join(thread, NULL), 0);
     return d;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What doctor says of a table whose rows carry their state: the map, and what is amiss. */
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "adopt.h"
@@ -11,20 +10,8 @@
 
 struct doctor {
     struct pg_store *s;
-    finding_fn *found;
-    void *ctx;
+    struct finder to;
 };
-
-__attribute__((format(printf, 4, 5))) static void
-tell(const struct doctor *d, enum finding_level level, const char *advice, const char *fmt, ...)
-{
-    char what[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
-    d->found(d->ctx, level, what, advice);
-}
 
 static void tell_map(const struct doctor *d, const struct adopted *a)
 {
@@ -34,8 +21,8 @@ static void tell_map(const struct doctor *d, const struct adopted *a)
     for (size_t i = 0; i < text.len; i++)
         if (text.data[i] == '\n')
             text.data[i] = i + 1 < text.len ? ';' : '\0';
-    tell(d, FINDING_OK, NULL, "%s: layout status%s; %s", a->outbox, a->is_ours ? "" : ", adopted",
-         strbuf_cstr(&text));
+    outrider__find(&d->to, FINDING_OK, NULL, "%s: layout status%s; %s", a->outbox,
+                   a->is_ours ? "" : ", adopted", strbuf_cstr(&text));
     outrider__strbuf_release(&text);
 }
 
@@ -44,33 +31,36 @@ static void check_order(const struct doctor *d, const struct adopted *a)
     const struct map_column *time = a->map.columns[ROLE_CREATED_AT];
     if (a->map.is_ordered)
         return;
-    tell(d, FINDING_WARNING,
-         "add a column that a sequence numbers, such as `seq bigint GENERATED ALWAYS AS IDENTITY`",
-         "%s has no sequence: order is by %s, as well as that goes (a time is when the "
-         "transaction began, not when it committed)",
-         a->outbox, time != NULL ? time->name : a->map.columns[ROLE_ID]->name);
+    outrider__find(
+        &d->to, FINDING_WARNING,
+        "add a column that a sequence numbers, such as `seq bigint GENERATED ALWAYS AS IDENTITY`",
+        "%s has no sequence: order is by %s, as well as that goes (a time is when the "
+        "transaction began, not when it committed)",
+        a->outbox, time != NULL ? time->name : a->map.columns[ROLE_ID]->name);
 }
 
 static void check_values(const struct doctor *d, const struct adopted *a)
 {
     if (a->map.mark == MARK_STATUS && a->map.values_are_assumed)
-        tell(d, FINDING_NOTE,
-             "a CHECK constraint on the column, or map.status_values, would make it certain",
-             "%s: some values of '%s' are the usual ones, nothing in the table confirms them",
-             a->outbox, a->map.columns[ROLE_STATUS]->name);
+        outrider__find(
+            &d->to, FINDING_NOTE,
+            "a CHECK constraint on the column, or map.status_values, would make it certain",
+            "%s: some values of '%s' are the usual ones, nothing in the table confirms them",
+            a->outbox, a->map.columns[ROLE_STATUS]->name);
 }
 
 static void check_retries(const struct doctor *d, const struct adopted *a)
 {
     if (a->parks_retries)
-        tell(d, FINDING_NOTE, NULL,
-             "%s has no columns for attempts and the next one's time: they are kept in "
-             "outrider_parked",
-             a->outbox);
+        outrider__find(&d->to, FINDING_NOTE, NULL,
+                       "%s has no columns for attempts and the next one's time: they are kept in "
+                       "outrider_parked",
+                       a->outbox);
     if (!outrider__map_can_compete(&a->map))
-        tell(d, FINDING_NOTE, NULL,
-             "%s has no columns for a lock's owner and time: one relay at a time reads it",
-             a->outbox);
+        outrider__find(
+            &d->to, FINDING_NOTE, NULL,
+            "%s has no columns for a lock's owner and time: one relay at a time reads it",
+            a->outbox);
 }
 
 static void check_index(const struct doctor *d, const struct adopted *a)
@@ -100,9 +90,10 @@ static void check_index(const struct doctor *d, const struct adopted *a)
             "(t.attname = $2 OR pg_get_expr(i.indpred, i.indrelid) LIKE '%' || $2 || '%'))",
             &args, "cannot read the catalogue", &r, NULL) == 0) {
         if (!outrider__pg_get_bool(r, 0, 0))
-            tell(d, FINDING_WARNING, strbuf_cstr(&advice),
-                 "%s has no index for what is not published yet: every look reads the whole table",
-                 a->outbox);
+            outrider__find(
+                &d->to, FINDING_WARNING, strbuf_cstr(&advice),
+                "%s has no index for what is not published yet: every look reads the whole table",
+                a->outbox);
         PQclear(r);
     }
     outrider__pg_args_release(&args);
@@ -126,14 +117,14 @@ static void check_payloads(const struct doctor *d, const struct adopted *a)
     if (outrider__pg_store_query(d->s, strbuf_cstr(&sql), NULL, "cannot ask", &r, NULL) == 0) {
         int64_t largest = outrider__pg_get_int(r, 0, 0, 0);
         if (max > 0 && largest > max)
-            tell(
-                d, FINDING_WARNING,
+            outrider__find(
+                &d->to, FINDING_WARNING,
                 "keep the data elsewhere and send a reference, or raise source.max_payload",
                 "%s: a payload of %lld bytes is above max_payload (%lld): it becomes a dead letter",
                 a->outbox, (long long)largest, (long long)max);
         else if (largest > LARGE_PAYLOAD)
-            tell(d, FINDING_WARNING, "keep the data elsewhere and send a reference",
-                 "%s: large payloads, up to %lld bytes", a->outbox, (long long)largest);
+            outrider__find(&d->to, FINDING_WARNING, "keep the data elsewhere and send a reference",
+                           "%s: large payloads, up to %lld bytes", a->outbox, (long long)largest);
         PQclear(r);
     }
     outrider__strbuf_release(&sql);
@@ -146,40 +137,43 @@ static void check_retention(const struct doctor *d, const struct adopted *a)
     if (c->source.after_publish == AFTER_PUBLISH_DELETE)
         return;
     if (c->cleanup.retention_us <= 0 || (!a->is_ours && !c->cleanup.adopted))
-        tell(d, FINDING_WARNING,
-             a->is_ours ? "set cleanup.retention"
-                        : "set cleanup.adopted: true (and cleanup.retention), or after_publish: "
-                          "delete, unless the application cleans up itself",
-             "%s: no retention: published rows stay for ever", a->outbox);
+        outrider__find(&d->to, FINDING_WARNING,
+                       a->is_ours
+                           ? "set cleanup.retention"
+                           : "set cleanup.adopted: true (and cleanup.retention), or after_publish: "
+                             "delete, unless the application cleans up itself",
+                       "%s: no retention: published rows stay for ever", a->outbox);
 }
 
 static void check_pipeline(void *ctx, const struct store_status *st)
 {
     const struct doctor *d = ctx;
-    tell(d, FINDING_OK, NULL, "pipeline '%s' to %s: %llu pending; %s", st->pipeline,
-         st->sink[0] != '\0' ? st->sink : "(no sink yet)", (unsigned long long)st->pending,
-         st->relay_active ? "a relay is active" : "no relay is active");
+    outrider__find(&d->to, FINDING_OK, NULL, "pipeline '%s' to %s: %llu pending; %s", st->pipeline,
+                   st->sink[0] != '\0' ? st->sink : "(no sink yet)",
+                   (unsigned long long)st->pending,
+                   st->relay_active ? "a relay is active" : "no relay is active");
     if (st->parked > 0)
-        tell(d, FINDING_NOTE, "`outrider dead list` shows why",
-             "pipeline '%s': %llu wait for "
-             "their next try",
-             st->pipeline, (unsigned long long)st->parked);
+        outrider__find(&d->to, FINDING_NOTE, "`outrider dead list` shows why",
+                       "pipeline '%s': %llu wait for "
+                       "their next try",
+                       st->pipeline, (unsigned long long)st->parked);
     if (st->dead > 0)
-        tell(d, FINDING_WARNING, "`outrider dead list`, then `dead retry` or `dead discard`",
-             "pipeline '%s': %llu dead letters", st->pipeline, (unsigned long long)st->dead);
+        outrider__find(
+            &d->to, FINDING_WARNING, "`outrider dead list`, then `dead retry` or `dead discard`",
+            "pipeline '%s': %llu dead letters", st->pipeline, (unsigned long long)st->dead);
 }
 
 int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx,
                                 struct outrider_error *err)
 {
-    struct doctor d = {s, found, ctx};
+    struct doctor d = {s, {found, ctx}};
     for (size_t i = 0; i < outrider__pg_adopted_count(s); i++) {
         struct outrider_error why;
         struct arena arena;
         struct adopted a = {0};
         outrider__arena_init(&arena, 16384);
         if (outrider__pg_adopted_load(s, i, &arena, &a, &why) < 0) {
-            tell(&d, FINDING_PROBLEM, NULL, "%s", why.message);
+            outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
             outrider__arena_release(&arena);
             return 0;
         }
@@ -193,15 +187,16 @@ int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx
         outrider__arena_release(&arena);
     }
     if (s->cat.cursor_table[0] == '\0' || s->cat.parked_table[0] == '\0') {
-        tell(&d, FINDING_NOTE, "`outrider init` makes them; so does the first relay that may",
-             "outrider_cursor and outrider_parked are not there yet");
+        outrider__find(&d.to, FINDING_NOTE,
+                       "`outrider init` makes them; so does the first relay that may",
+                       "outrider_cursor and outrider_parked are not there yet");
         return 0;
     }
     char place[160];
     struct outrider_error why;
     outrider__pg_place(s->pg, place, sizeof place);
     if (outrider__pg_catalog_check_version(&s->cat, place, &why) < 0) {
-        tell(&d, FINDING_PROBLEM, NULL, "%s", why.message);
+        outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
         return 0;
     }
     return outrider__pg_adopted_status(s, check_pipeline, &d, err);

@@ -227,6 +227,7 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
         return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is not active",
                               s->config->name);
     struct pg_op *slot = &s->ops[(s->first_op + s->n_ops) % PG_OPS_MAX];
+    op->may_be_passed = source_op_may_be_passed(op);
     *slot = (struct pg_op){.source = s, .op = op};
     s->n_ops++;
     slot->is_held = s->phase != PHASE_ACTIVE;
@@ -245,7 +246,7 @@ static struct pg_op *find_done(struct pg_source *s)
             continue;
         if (slot->is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
             return slot;
-        if (slot->is_held || !source_op_may_be_passed(slot->op))
+        if (slot->is_held || !slot->op->may_be_passed)
             return NULL;
     }
     return NULL;

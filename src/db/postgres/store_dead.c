@@ -8,52 +8,27 @@
 
 /* $K: cursor table, $P: parked table, $T: the outbox. Positions and the outbox
  * are read in one snapshot. */
-#define PARKED_COUNT(condition)                                                         \
+#define COUNT_PARKED(state)                                                             \
     "(SELECT count(*) FROM $P p WHERE p.pipeline = c.pipeline AND p.outbox = c.outbox " \
-    "AND " condition ")"
+    "AND p.state = '" state "'), "
+#define N_PARKED COUNT_PARKED("parked")
+#define N_QUEUED COUNT_PARKED("queued")
+#define N_DEAD COUNT_PARKED("dead")
 static const char sql_status[] =
     "SELECT c.pipeline, c.sink, c.position, coalesce((SELECT max(seq) FROM $T), 0), "
     "(SELECT count(*) FROM $T o WHERE o.seq > c.position) + coalesce((SELECT count(*) FROM "
-    "unnest(c.gaps) g JOIN $T o ON o.seq >= lower(g) AND o.seq < upper(g)), "
-    "0), " PARKED_COUNT("p.state = 'parked'") ", " PARKED_COUNT(
-        "p.state = 'queued'") ", " PARKED_COUNT("p.state = "
-                                                "'dead'") ", "
-                                                          "(SELECT min(created_at) FROM "
-                                                          "(SELECT o.created_at FROM $T o "
-                                                          "WHERE o.seq > c.position ORDER "
-                                                          "BY "
-                                                          "o.seq LIMIT 100) f), "
-                                                          "c.delivered_total, "
-                                                          "c.expired_total, "
-                                                          "c.skipped_total, c.dead_total, "
-                                                          "c.settled_at, EXISTS (SELECT "
-                                                          "FROM pg_locks l WHERE "
-                                                          "l.locktype = 'advisory' AND "
-                                                          "l.granted AND "
-                                                          "l.objsubid = 1 AND l.database = "
-                                                          "(SELECT oid FROM pg_database "
-                                                          "WHERE datname = "
-                                                          "current_database()) AND "
-                                                          "l.classid = ((k.key >> 32) & "
-                                                          "4294967295)::oid AND l.objid = "
-                                                          "(k.key & "
-                                                          "4294967295)::oid) FROM (SELECT "
-                                                          "pipeline, outbox, sink, "
-                                                          "position, gaps, "
-                                                          "delivered_total, "
-                                                          "expired_total, skipped_total, "
-                                                          "dead_total, settled_at FROM $K "
-                                                          "WHERE outbox = $1 UNION ALL "
-                                                          "SELECT "
-                                                          "$2, $1, '', 0, '{}', 0, 0, 0, "
-                                                          "0, NULL WHERE NOT EXISTS "
-                                                          "(SELECT FROM $K WHERE outbox = "
-                                                          "$1)) c "
-                                                          "CROSS JOIN LATERAL (SELECT "
-                                                          "hashtextextended('outrider/' || "
-                                                          "c.outbox || '/' || c.pipeline, "
-                                                          "0) "
-                                                          "AS key) k ORDER BY c.pipeline";
+    "unnest(c.gaps) g JOIN $T o ON o.seq >= lower(g) AND o.seq < upper(g)), 0), " N_PARKED N_QUEUED
+        N_DEAD
+    "(SELECT min(created_at) FROM (SELECT o.created_at FROM $T o WHERE o.seq > c.position ORDER BY "
+    "o.seq LIMIT 100) f), c.delivered_total, c.expired_total, c.skipped_total, c.dead_total, "
+    "c.settled_at, EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND "
+    "l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = "
+    "current_database()) AND l.classid = ((k.key >> 32) & 4294967295)::oid AND l.objid = (k.key & "
+    "4294967295)::oid) FROM (SELECT pipeline, outbox, sink, position, gaps, delivered_total, "
+    "expired_total, skipped_total, dead_total, settled_at FROM $K WHERE outbox = $1 UNION ALL "
+    "SELECT $2, $1, '', 0, '{}', 0, 0, 0, 0, NULL WHERE NOT EXISTS (SELECT FROM $K WHERE outbox = "
+    "$1)) c CROSS JOIN LATERAL (SELECT hashtextextended('outrider/' || c.outbox || '/' || "
+    "c.pipeline, 0) AS key) k ORDER BY c.pipeline";
 
 static const char sql_count_failed[] =
     "SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead') FROM "

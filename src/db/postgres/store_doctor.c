@@ -2,34 +2,18 @@
 /* The PostgreSQL store: what works, what does not, and what to do about it. */
 #include "store.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "adopt.h"
 #include "client.h"
 
-#define LAG_LARGE 1000
-#define LAG_OLD_US (5LL * 60 * 1000000)
-
 struct doctor {
     struct pg_store *s;
-    finding_fn *found;
-    void *ctx;
+    struct finder to;
     char slowest[64];
     int64_t slowest_position;
     int n_pipelines;
 };
-
-__attribute__((format(printf, 4, 5))) static void
-tell(const struct doctor *d, enum finding_level level, const char *advice, const char *fmt, ...)
-{
-    char what[640];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
-    d->found(d->ctx, level, what, advice);
-}
 
 static int64_t ask(const struct doctor *d, const char *sql, int64_t otherwise)
 {
@@ -46,19 +30,22 @@ static void check_server(const struct doctor *d)
     const struct pg_catalog *cat = &d->s->cat;
     char place[160];
     outrider__pg_place(d->s->pg, place, sizeof place);
-    tell(d, FINDING_OK, NULL, "%s: PostgreSQL %d.%d", place, cat->version / 10000,
-         cat->version % 10000);
+    outrider__find(&d->to, FINDING_OK, NULL, "%s: PostgreSQL %d.%d", place, cat->version / 10000,
+                   cat->version % 10000);
     if (cat->in_recovery)
-        tell(d, FINDING_PROBLEM,
-             "connect to the primary: several hosts and target_session_attrs=read-write in the URL",
-             "this server is a standby: it cannot be relayed from");
+        outrider__find(
+            &d->to, FINDING_PROBLEM,
+            "connect to the primary: several hosts and target_session_attrs=read-write in the URL",
+            "this server is a standby: it cannot be relayed from");
     if (PQbackendPID(d->s->pg) != cat->backend_pid)
-        tell(d, FINDING_WARNING,
-             "give the relay a connection to the server itself; session mode works, transaction "
-             "and statement mode do not",
-             "a pooler (such as pgbouncer) stands between this program and the server");
+        outrider__find(
+            &d->to, FINDING_WARNING,
+            "give the relay a connection to the server itself; session mode works, transaction "
+            "and statement mode do not",
+            "a pooler (such as pgbouncer) stands between this program and the server");
     if (ask(d, "SELECT (current_setting('fsync') = 'on')::int4", 1) == 0)
-        tell(d, FINDING_WARNING, "switch fsync on", "fsync is off: a crash may lose events");
+        outrider__find(&d->to, FINDING_WARNING, "switch fsync on",
+                       "fsync is off: a crash may lose events");
 }
 
 static bool check_outbox(const struct doctor *d)
@@ -68,45 +55,30 @@ static bool check_outbox(const struct doctor *d)
     char place[160];
     outrider__pg_place(d->s->pg, place, sizeof place);
     if (outrider__pg_catalog_check(cat, place, &why) < 0) {
-        tell(d, FINDING_PROBLEM, NULL, "%s", why.message);
+        outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
         return false;
     }
     if (!cat->has_seq || cat->has_mark)
         return true;
     if (outrider__pg_catalog_check_log(cat, &why) < 0) {
-        tell(d, FINDING_PROBLEM, NULL, "%s", why.message);
+        outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
         return false;
     }
-    tell(d, FINDING_OK, NULL, "%s: layout log%s, sequence %s with increment 1, CACHE 1, no cycle",
-         cat->table, cat->relkind == 'p' ? ", partitioned" : "", cat->sequence);
+    outrider__find(&d->to, FINDING_OK, NULL,
+                   "%s: layout log%s, sequence %s with increment 1, CACHE 1, no cycle", cat->table,
+                   cat->relkind == 'p' ? ", partitioned" : "", cat->sequence);
     if (!cat->can_delete)
-        tell(d, FINDING_NOTE, "GRANT DELETE on it to the relay's role, or set cleanup.retention=0",
-             "this role may not delete from %s: clean-up is off", cat->table);
+        outrider__find(&d->to, FINDING_NOTE,
+                       "GRANT DELETE on it to the relay's role, or set cleanup.retention=0",
+                       "this role may not delete from %s: clean-up is off", cat->table);
     return true;
 }
 
 static void check_pipeline(void *ctx, const struct store_status *st)
 {
     struct doctor *d = ctx;
-    int64_t age_us =
-        st->oldest_pending_us == 0 ? 0 : outrider__clock_now().wall_us - st->oldest_pending_us;
-    bool lags = st->pending > LAG_LARGE || age_us > LAG_OLD_US;
-    tell(d, lags ? FINDING_WARNING : FINDING_OK,
-         !lags              ? NULL
-         : st->relay_active ? "look at the relay's log: its sink may be down or slow"
-                            : "start it with `outrider relay`; clean-up waits for the slowest "
-                              "pipeline",
-         "pipeline '%s' to %s: position %lld of %lld, %llu pending; %s", st->pipeline,
-         st->sink[0] != '\0' ? st->sink : "(no sink yet)", (long long)st->position,
-         (long long)st->head, (unsigned long long)st->pending,
-         st->relay_active ? "a relay is active" : "no relay is active");
-    if (st->parked + st->queued > 0)
-        tell(d, FINDING_NOTE, "`outrider dead list` shows why",
-             "pipeline '%s': %llu parked, %llu queued behind them", st->pipeline,
-             (unsigned long long)st->parked, (unsigned long long)st->queued);
-    if (st->dead > 0)
-        tell(d, FINDING_WARNING, "`outrider dead list`, then `dead retry` or `dead discard`",
-             "pipeline '%s': %llu dead letters", st->pipeline, (unsigned long long)st->dead);
+    outrider__find_lag(&d->to, st, st->relay_active ? "a relay is active" : NULL);
+    outrider__find_failed(&d->to, st);
     if (d->n_pipelines++ == 0 || st->position < d->slowest_position) {
         (void)snprintf(d->slowest, sizeof d->slowest, "%s", st->pipeline);
         d->slowest_position = st->position;
@@ -116,7 +88,6 @@ static void check_pipeline(void *ctx, const struct store_status *st)
 static void check_payloads(const struct doctor *d)
 {
     struct strbuf sql;
-    int64_t max = d->s->config->source.max_payload;
     outrider__strbuf_init(&sql, 4096);
     strbuf_append_str(&sql, "SELECT max(size) FROM (SELECT ");
     outrider__pg_size_sql(&sql, d->s->cat.payload_type, "payload");
@@ -124,25 +95,15 @@ static void check_payloads(const struct doctor *d)
                              d->s->cat.table);
     int64_t largest = ask(d, strbuf_cstr(&sql), 0);
     outrider__strbuf_release(&sql);
-    if (max > 0 && largest > max)
-        tell(d, FINDING_WARNING,
-             "keep the data elsewhere and send a reference, or raise source.max_payload",
-             "a payload of %lld bytes is above max_payload (%lld): it becomes a dead letter",
-             (long long)largest, (long long)max);
-    else
-        tell(d, FINDING_OK, NULL, "the largest of the last 1000 payloads has %lld bytes",
-             (long long)largest);
+    outrider__find_payload(&d->to, largest, d->s->config->source.max_payload);
 }
 
 static void check_retention(const struct doctor *d)
 {
-    if (d->s->config->cleanup.retention_us <= 0)
-        tell(d, FINDING_WARNING,
-             "set cleanup.retention, or run `outrider cleanup` from time to time",
-             "no retention: settled events stay in the outbox for ever");
+    outrider__find_retention(&d->to, d->s->config->cleanup.retention_us);
     if (d->n_pipelines > 1)
-        tell(d, FINDING_NOTE, NULL, "the slowest pipeline is '%s': clean-up waits for it",
-             d->slowest);
+        outrider__find(&d->to, FINDING_NOTE, NULL,
+                       "the slowest pipeline is '%s': clean-up waits for it", d->slowest);
 }
 
 static void check_old_transactions(const struct doctor *d)
@@ -152,18 +113,19 @@ static void check_old_transactions(const struct doctor *d)
                       "pg_prepared_xacts WHERE database = current_database()",
                       0);
     if (age > 300)
-        tell(d, FINDING_WARNING, "COMMIT PREPARED or ROLLBACK PREPARED it: pg_prepared_xacts",
-             "a prepared transaction is %lld s old: the seqs it took stay gaps", (long long)age);
+        outrider__find(
+            &d->to, FINDING_WARNING, "COMMIT PREPARED or ROLLBACK PREPARED it: pg_prepared_xacts",
+            "a prepared transaction is %lld s old: the seqs it took stay gaps", (long long)age);
 }
 
 int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
                               struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
-    struct doctor d = {.s = s, .found = found, .ctx = ctx};
+    struct doctor d = {.s = s, .to = {found, ctx}};
     struct outrider_error why;
     if (outrider__pg_store_catalog(s, &why) < 0) {
-        tell(&d, FINDING_PROBLEM, NULL, "%s", why.message);
+        outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
         return 0;
     }
     check_server(&d);

@@ -224,6 +224,7 @@ static int sqlite_start(struct source *base, struct source_op *op, struct outrid
         return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is held by %s",
                               s->config->name, base->waiting_for);
     op->next = NULL;
+    op->may_be_passed = source_op_may_be_passed(op);
     if (s->last != NULL)
         s->last->next = op;
     else
@@ -273,7 +274,7 @@ static struct source_op *fetch_behind_settles(const struct sqlite_source *s,
                                               struct source_op **ret_before)
 {
     struct source_op *op = s->first;
-    while (op->next != NULL && source_op_may_be_passed(op)) {
+    while (op->next != NULL && op->may_be_passed) {
         if (op->next->kind == SOURCE_FETCH) {
             *ret_before = op;
             return op->next;
@@ -314,7 +315,7 @@ static int advance_behind(struct sqlite_source *s, struct instant now, struct so
     s->base.wake_us = now.mono_us + busy_pause_us(s, now);
     struct source_op *before, *op = fetch_behind_settles(s, &before);
     if (op == NULL)
-        return source_op_may_be_passed(s->first) ? watch_meanwhile(s, now, err) : 0;
+        return s->first->may_be_passed ? watch_meanwhile(s, now, err) : 0;
     enum step step = perform(s, op, err);
     if (step == STEP_DONE) {
         finish(s, before, op, now);

@@ -6,14 +6,16 @@
 
 #include "housekeeping.h"
 
-#define PARKED_COUNT(condition) \
-    "(SELECT count(*) FROM outrider_parked p WHERE p.pipeline = c.pipeline" condition ")"
-#define STATUS_COLUMNS                                                                                                                                                                 \
-    "SELECT c.pipeline, c.sink, c.position, "                                                                                                                                          \
-    "ifnull((SELECT max(seq) FROM outbox), 0), "                                                                                                                                       \
-    "(SELECT count(*) FROM outbox WHERE seq > c.position), " PARKED_COUNT(                                                                                                             \
-        " AND p.state = 'parked'") ", " PARKED_COUNT(" AND p.state <> 'dead'") ", " PARKED_COUNT("") ", (SELECT created_at FROM outbox WHERE seq > c.position ORDER BY seq LIMIT 1), " \
-                                                                                                     "c.delivered_total, c.expired_total, c.skipped_total, c.dead_total, c.settled_at FROM "
+#define COUNT_PARKED(condition) \
+    "(SELECT count(*) FROM outrider_parked p WHERE p.pipeline = c.pipeline" condition "), "
+#define N_PARKED COUNT_PARKED(" AND p.state = 'parked'")
+#define N_LIVE COUNT_PARKED(" AND p.state <> 'dead'")
+#define N_ALL COUNT_PARKED("")
+#define STATUS_COLUMNS                                                                  \
+    "SELECT c.pipeline, c.sink, c.position, ifnull((SELECT max(seq) FROM outbox), 0), " \
+    "(SELECT count(*) FROM outbox WHERE seq > c.position), " N_PARKED N_LIVE N_ALL      \
+    "(SELECT created_at FROM outbox WHERE seq > c.position ORDER BY seq LIMIT 1), "     \
+    "c.delivered_total, c.expired_total, c.skipped_total, c.dead_total, c.settled_at FROM "
 
 static const char sql_status[] = STATUS_COLUMNS "outrider_cursor c ORDER BY c.pipeline";
 /* Before any relay has run: everything is pending for the pipeline that was named. */

@@ -2,31 +2,16 @@
 /* The SQLite store: what works, what does not, and what to do about it. */
 #include "store.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
 #define WAL_LARGE (64LL << 20)
 #define CHECK_AT_MOST (256LL << 20) /* a check reads the whole file */
-#define LAG_LARGE 1000
-#define LAG_OLD_US (5LL * 60 * 1000000)
 
 struct doctor {
     struct sqlite_store *s;
-    finding_fn *found;
-    void *ctx;
+    struct finder to;
 };
-
-__attribute__((format(printf, 4, 5))) static void
-tell(const struct doctor *d, enum finding_level level, const char *advice, const char *fmt, ...)
-{
-    char what[512];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof what, fmt, ap);
-    va_end(ap);
-    d->found(d->ctx, level, what, advice);
-}
 
 static void check_journal(const struct doctor *d)
 {
@@ -39,16 +24,17 @@ static void check_journal(const struct doctor *d)
         is_wal = sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), "wal") == 0;
     sqlite3_finalize(st);
     if (!is_wal)
-        tell(d, FINDING_WARNING, "run `outrider init`, or `PRAGMA journal_mode = WAL`",
-             "the journal is not in WAL mode: relay and writers wait for each other");
+        outrider__find(&d->to, FINDING_WARNING,
+                       "run `outrider init`, or `PRAGMA journal_mode = WAL`",
+                       "the journal is not in WAL mode: relay and writers wait for each other");
     else
-        tell(d, FINDING_OK, NULL, "journal in WAL mode");
+        outrider__find(&d->to, FINDING_OK, NULL, "journal in WAL mode");
     (void)snprintf(wal, sizeof wal, "%s-wal", d->s->real);
     if (is_wal && stat(wal, &file) == 0 && file.st_size > WAL_LARGE)
-        tell(d, FINDING_WARNING,
-             "look for a connection that keeps a read transaction open, then run "
-             "`PRAGMA wal_checkpoint(TRUNCATE)`",
-             "the -wal file has %lld MiB", (long long)(file.st_size >> 20));
+        outrider__find(&d->to, FINDING_WARNING,
+                       "look for a connection that keeps a read transaction open, then run "
+                       "`PRAGMA wal_checkpoint(TRUNCATE)`",
+                       "the -wal file has %lld MiB", (long long)(file.st_size >> 20));
 }
 
 static void check_integrity(const struct doctor *d)
@@ -56,8 +42,9 @@ static void check_integrity(const struct doctor *d)
     sqlite3_stmt *st = NULL;
     struct stat file;
     if (stat(d->s->real, &file) == 0 && file.st_size > CHECK_AT_MOST) {
-        tell(d, FINDING_NOTE, "run `PRAGMA quick_check` when there is time for it",
-             "the file has %lld MiB: its pages were not checked", (long long)(file.st_size >> 20));
+        outrider__find(&d->to, FINDING_NOTE, "run `PRAGMA quick_check` when there is time for it",
+                       "the file has %lld MiB: its pages were not checked",
+                       (long long)(file.st_size >> 20));
         return;
     }
     const char *said = "cannot be read";
@@ -65,10 +52,10 @@ static void check_integrity(const struct doctor *d)
         sqlite3_step(st) == SQLITE_ROW)
         said = (const char *)sqlite3_column_text(st, 0);
     if (said != NULL && strcmp(said, "ok") == 0)
-        tell(d, FINDING_OK, NULL, "quick_check found no damage");
+        outrider__find(&d->to, FINDING_OK, NULL, "quick_check found no damage");
     else
-        tell(d, FINDING_PROBLEM, "restore a backup, then run `outrider resync`",
-             "the file is damaged: %s", said != NULL ? said : "unknown");
+        outrider__find(&d->to, FINDING_PROBLEM, "restore a backup, then run `outrider resync`",
+                       "the file is damaged: %s", said != NULL ? said : "unknown");
     sqlite3_finalize(st);
 }
 
@@ -76,11 +63,11 @@ static bool check_schema(const struct doctor *d)
 {
     struct outrider_error err;
     if (outrider__sqlite_check(d->s->db, &err) < 0) {
-        tell(d, FINDING_PROBLEM, NULL, "%s", err.message);
+        outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", err.message);
         return false;
     }
-    tell(d, FINDING_OK, NULL, "outbox of schema version %d, numbered by AUTOINCREMENT",
-         SQLITE_SCHEMA_VERSION);
+    outrider__find(&d->to, FINDING_OK, NULL,
+                   "outbox of schema version %d, numbered by AUTOINCREMENT", SQLITE_SCHEMA_VERSION);
     return true;
 }
 
@@ -88,51 +75,20 @@ static void check_pipeline(void *ctx, const struct store_status *st)
 {
     const struct doctor *d = ctx;
     char holder[128] = "";
-    int64_t age_us =
-        st->oldest_pending_us == 0 ? 0 : outrider__clock_now().wall_us - st->oldest_pending_us;
     bool is_active = outrider__sqlite_lock_is_held(d->s->real, st->pipeline, holder, sizeof holder);
-    bool lags = st->pending > LAG_LARGE || age_us > LAG_OLD_US;
-    tell(d, lags ? FINDING_WARNING : FINDING_OK,
-         !lags       ? NULL
-         : is_active ? "look at the relay's log: its sink may be down or slow"
-                     : "start it with `outrider relay`; clean-up waits for the slowest pipeline",
-         "pipeline '%s' to %s: position %lld of %lld, %llu pending; %s", st->pipeline,
-         st->sink[0] != '\0' ? st->sink : "(no sink yet)", (long long)st->position,
-         (long long)st->head, (unsigned long long)st->pending,
-         is_active ? holder : "no relay is active");
-    if (st->parked + st->queued > 0)
-        tell(d, FINDING_NOTE, "`outrider dead list` shows why",
-             "pipeline '%s': %llu parked, %llu queued behind them", st->pipeline,
-             (unsigned long long)st->parked, (unsigned long long)st->queued);
-    if (st->dead > 0)
-        tell(d, FINDING_WARNING, "`outrider dead list`, then `dead retry` or `dead discard`",
-             "pipeline '%s': %llu dead letters", st->pipeline, (unsigned long long)st->dead);
+    outrider__find_lag(&d->to, st, is_active ? holder : NULL);
+    outrider__find_failed(&d->to, st);
 }
 
 static void check_payloads(const struct doctor *d)
 {
-    int64_t largest, max = d->s->config->source.max_payload;
+    int64_t largest;
     if (outrider__sqlite_int(d->s->db,
                              "SELECT max(length(CAST(payload AS BLOB))) FROM (SELECT payload FROM "
                              "outbox ORDER BY seq DESC LIMIT 1000)",
                              0, &largest, NULL) < 0)
         return;
-    if (max > 0 && largest > max)
-        tell(d, FINDING_WARNING,
-             "keep the data elsewhere and send a reference, or raise source.max_payload",
-             "a payload of %lld bytes is above max_payload (%lld): it becomes a dead letter",
-             (long long)largest, (long long)max);
-    else
-        tell(d, FINDING_OK, NULL, "the largest of the last 1000 payloads has %lld bytes",
-             (long long)largest);
-}
-
-static void check_retention(const struct doctor *d)
-{
-    if (d->s->config->cleanup.retention_us > 0)
-        return;
-    tell(d, FINDING_WARNING, "set cleanup.retention, or run `outrider cleanup` from time to time",
-         "no retention: settled events stay in the outbox for ever");
+    outrider__find_payload(&d->to, largest, d->s->config->source.max_payload);
 }
 
 /* The cursor against the table, as the relay does it when it starts. */
@@ -145,28 +101,29 @@ static void check_history(const struct doctor *d)
             "(SELECT id FROM outbox WHERE seq = c.position)",
             0, &broken, NULL) == 0 &&
         broken > 0)
-        tell(d, FINDING_PROBLEM, "look at what happened, then run `outrider resync`",
-             "the history of the outbox was rewritten below the position of %lld pipelines",
-             (long long)broken);
+        outrider__find(
+            &d->to, FINDING_PROBLEM, "look at what happened, then run `outrider resync`",
+            "the history of the outbox was rewritten below the position of %lld pipelines",
+            (long long)broken);
 }
 
 int outrider__sqlite_doctor(struct store *base, finding_fn *found, void *ctx,
                             struct outrider_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(base);
-    struct doctor d = {s, found, ctx};
+    struct doctor d = {s, {found, ctx}};
     struct outrider_error why;
     if (outrider__sqlite_store_connect(s, false, &why) < 0) {
-        tell(&d, FINDING_PROBLEM, NULL, "%s", why.message);
+        outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
         return 0;
     }
-    tell(&d, FINDING_OK, NULL, "%s can be read and written", s->path);
+    outrider__find(&d.to, FINDING_OK, NULL, "%s can be read and written", s->path);
     if (!check_schema(&d))
         return 0;
     check_journal(&d);
     check_integrity(&d);
     check_history(&d);
     check_payloads(&d);
-    check_retention(&d);
+    outrider__find_retention(&d.to, s->config->cleanup.retention_us);
     return outrider__sqlite_status(base, check_pipeline, &d, err);
 }
