@@ -2,9 +2,6 @@
 /* Messages: what they are, and what of them is to be remembered. */
 #include "cdc_decode.h"
 
-#include <endian.h>
-
-#include "cdc_read.h"
 #include "wire.h"
 
 static const char *const role_names[CDC_ROLES] = {
@@ -173,8 +170,8 @@ static void place(struct cdc_decoder *d, struct cdc_message *m)
     m->number = ++d->n_events;
 }
 
-/* Checks the whole tuple, so that event() meets no surprise, and finds the seq. */
-static int scan_tuple(const struct cdc_relation *rel, struct cdc_message *m,
+/* Takes the whole row apart, so that event() meets no surprise. */
+static int read_tuple(struct cdc_decoder *d, const struct cdc_relation *rel, struct cdc_message *m,
                       struct outrider_error *err)
 {
     struct cdc_reader r = cdc_reader_of(m->body);
@@ -182,14 +179,18 @@ static int scan_tuple(const struct cdc_relation *rel, struct cdc_message *m,
     uint16_t n = cdc_read_u16(&r);
     if (n != rel->n_columns)
         return broken(err, "an Insert has other columns than its table");
+    for (int i = 0; i < CDC_ROLES; i++)
+        d->cells[i] = (struct cdc_cell){.form = 'n'};
     for (uint16_t i = 0; i < n; i++) {
-        if (outrider__cdc_read_cell(&r, &cell) < 0)
+        if (cdc_read_cell(&r, &cell) < 0)
             return broken(err, "an Insert is cut");
-        if (rel->role_of[i] == COL_SEQ)
-            m->seq = outrider__cdc_cell_int(&cell, 0);
-        else if (rel->role_of[i] == COL_PAYLOAD)
-            m->payload_length = cell.value.len;
+        if (rel->role_of[i] < CDC_ROLES)
+            d->cells[rel->role_of[i]] = cell;
     }
+    for (int i = 0; i < CDC_ROLES; i++)
+        if (rel->same_as[i] < CDC_ROLES)
+            d->cells[i] = d->cells[rel->same_as[i]];
+    m->seq = outrider__cdc_cell_int(&d->cells[COL_SEQ], 0);
     return 0;
 }
 
@@ -207,7 +208,7 @@ static int read_insert(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_m
         return broken(err, "an Insert outside a transaction");
     m->relation = rel;
     m->body = cdc_rest(r);
-    if (scan_tuple(rel, m, err) < 0)
+    if (read_tuple(d, rel, m, err) < 0)
         return -1;
     place(d, m);
     return 0;
@@ -227,7 +228,6 @@ static int read_message(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_
     if (!d->in_transaction)
         return broken(err, "a transactional Message outside a transaction");
     m->body = content;
-    m->payload_length = content.len;
     place(d, m);
     return 0;
 }

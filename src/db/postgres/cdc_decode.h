@@ -6,7 +6,7 @@
  *      nothing is read past its end.
  *  (2) decode() says what a message is and keeps what later ones need (the
  *      columns of our tables, the transaction under way). event() then copies an
- *      event into a batch; it may be called later, or not at all.
+ *      event into a batch; it may be called until the next decode(), or not at all.
  *  (3) Columns are found by name, each time that the server describes the
  *      table: added, dropped, moved, renamed or of another type since.
  *  (4) Events are what is inserted into our tables, and transactional messages
@@ -21,6 +21,7 @@
 #define POSTGRES_CDC_DECODE_H
 
 #include "base/error.h"
+#include "cdc_read.h"
 #include "core/event.h"
 
 #define CDC_PREFIX "outrider"
@@ -91,7 +92,8 @@ struct cdc_decoder {
     uint64_t commit_lsn; /* of the transaction under way: where its commit record begins */
     int64_t commit_us;
     uint32_t xid;
-    int64_t n_events; /* of the transaction under way, so far */
+    int64_t n_events;                 /* of the transaction under way, so far */
+    struct cdc_cell cells[CDC_ROLES]; /* of the row that was decoded last */
 };
 
 enum cdc_kind { CDC_NOTHING, CDC_BEGIN, CDC_EVENT, CDC_COMMIT };
@@ -105,7 +107,6 @@ struct cdc_message {
     const struct cdc_relation *relation; /* NULL: a logical message */
     struct bytes body;
     int64_t seq;           /* 0 where there is none */
-    size_t payload_length; /* about: what the batch's arena will need */
 };
 
 /* The name of a role's column in our own layout. */

@@ -4,25 +4,10 @@
 
 #include "base/clock.h"
 #include "cdc_decode.h"
-#include "cdc_read.h"
 #include "core/event_json.h"
 #include "wire.h"
 
 #define FIRST_USER_TYPE 16384
-
-int outrider__cdc_read_cell(struct cdc_reader *r, struct cdc_cell *ret)
-{
-    struct cdc_cell c = {.form = (char)cdc_read_u8(r), .value = BYTES_NULL};
-    if (c.form == 't' || c.form == 'b') {
-        c.value = cdc_read_counted(r);
-    } else if (c.form != 'n' && c.form != 'u') {
-        return -1;
-    }
-    if (r->is_short)
-        return -1;
-    *ret = c;
-    return 0;
-}
 
 int64_t outrider__cdc_cell_int(const struct cdc_cell *c, int64_t otherwise)
 {
@@ -70,9 +55,9 @@ bool outrider__cdc_reads_binary(uint32_t type)
            type == PG_BPCHAR || type == PG_BYTEA;
 }
 
-/* A row, taken apart, on its way into the batch's arena. */
+/* A row on its way into the batch's arena. */
 struct row {
-    struct cdc_cell cells[CDC_ROLES];
+    const struct cdc_cell *cells; /* by role */
     const struct cdc_relation *rel;
     char *at;          /* where the next text goes */
     const char *wrong; /* the first column that makes it malformed */
@@ -85,25 +70,6 @@ static void malformed(struct row *w, enum cdc_role role, const char *why)
         return;
     w->wrong = outrider__cdc_role_name(role);
     w->why = why;
-}
-
-static void take_apart(struct row *w, const struct cdc_message *m)
-{
-    struct cdc_reader r = cdc_reader_of(m->body);
-    w->rel = m->relation;
-    for (int i = 0; i < CDC_ROLES; i++)
-        w->cells[i] = (struct cdc_cell){.form = 'n'};
-    uint16_t n = cdc_read_u16(&r);
-    for (uint16_t i = 0; i < n; i++) {
-        struct cdc_cell cell;
-        if (outrider__cdc_read_cell(&r, &cell) < 0)
-            return; /* decode() saw the same bytes: cannot be */
-        if (i < w->rel->n_columns && w->rel->role_of[i] < CDC_ROLES)
-            w->cells[w->rel->role_of[i]] = cell;
-    }
-    for (int i = 0; i < CDC_ROLES; i++)
-        if (w->rel->same_as[i] < CDC_ROLES)
-            w->cells[i] = w->cells[w->rel->same_as[i]];
 }
 
 /* Room that a column needs as text, its final zero byte included. */
@@ -297,9 +263,8 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     static const enum cdc_role texts[] = {COL_ID,           COL_AGGREGATE_TYPE, COL_AGGREGATE_ID,
                                           COL_EVENT_TYPE,   COL_HEADERS,        COL_TOPIC,
                                           COL_PARTITION_KEY};
-    struct row w = {0};
+    struct row w = {.cells = d->cells, .rel = m->relation};
     size_t room = OUTRIDER_ID_SIZE;
-    take_apart(&w, m);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         room += text_room(&w.cells[texts[i]]);
     if (w.cells[COL_PAYLOAD].value.len / 2 <= d->max_payload + 2)

@@ -147,7 +147,7 @@ int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct 
     uint16_t n = cdc_read_u16(&r);
     for (uint16_t i = 0; i < n; i++) {
         struct cdc_cell cell;
-        if (outrider__cdc_read_cell(&r, &cell) < 0)
+        if (cdc_read_cell(&r, &cell) < 0)
             break; /* decode() saw the same bytes: cannot be */
         for (size_t h = 0; h < o->n_headers; h++) {
             if (rel->header_column[h] != i + 1 || (cell.form != 't' && cell.form != 'b') ||

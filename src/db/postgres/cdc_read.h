@@ -7,6 +7,7 @@
 #ifndef POSTGRES_CDC_READ_H
 #define POSTGRES_CDC_READ_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,34 +42,25 @@ static inline struct bytes cdc_read_bytes(struct cdc_reader *r, size_t n)
     return b;
 }
 
-static inline uint64_t cdc_read_number(struct cdc_reader *r, size_t n)
-{
-    struct bytes b = cdc_read_bytes(r, n);
-    uint64_t v = 0;
-    for (size_t i = 0; i < b.len; i++)
-        v = v << 8 | (unsigned char)b.data[i];
-    return v;
-}
-
 static inline uint8_t cdc_read_u8(struct cdc_reader *r)
 {
-    return (uint8_t)cdc_read_number(r, 1);
+    struct bytes b = cdc_read_bytes(r, 1);
+    return b.data == NULL ? 0 : (uint8_t)b.data[0];
 }
 
-static inline uint16_t cdc_read_u16(struct cdc_reader *r)
-{
-    return (uint16_t)cdc_read_number(r, 2);
-}
-
-static inline uint32_t cdc_read_u32(struct cdc_reader *r)
-{
-    return (uint32_t)cdc_read_number(r, 4);
-}
-
-static inline uint64_t cdc_read_u64(struct cdc_reader *r)
-{
-    return cdc_read_number(r, 8);
-}
+/* Integers come with their highest byte first. */
+#define CDC_READ_BIG_ENDIAN(name, type, swap)         \
+    static inline type name(struct cdc_reader *r)     \
+    {                                                 \
+        type v = 0;                                   \
+        struct bytes b = cdc_read_bytes(r, sizeof v); \
+        if (b.data != NULL)                           \
+            memcpy(&v, b.data, sizeof v);             \
+        return swap(v);                               \
+    }
+CDC_READ_BIG_ENDIAN(cdc_read_u16, uint16_t, be16toh)
+CDC_READ_BIG_ENDIAN(cdc_read_u32, uint32_t, be32toh)
+CDC_READ_BIG_ENDIAN(cdc_read_u64, uint64_t, be64toh)
 
 /* Up to a zero byte, which is not part of it. */
 static inline struct bytes cdc_read_string(struct cdc_reader *r)
@@ -97,7 +89,20 @@ struct cdc_cell {
     struct bytes value;
 };
 
-int outrider__cdc_read_cell(struct cdc_reader *r, struct cdc_cell *ret);
+static inline int cdc_read_cell(struct cdc_reader *r, struct cdc_cell *ret)
+{
+    struct cdc_cell c = {.form = (char)cdc_read_u8(r), .value = BYTES_NULL};
+    if (c.form == 't' || c.form == 'b') {
+        c.value = cdc_read_counted(r);
+    } else if (c.form != 'n' && c.form != 'u') {
+        return -1;
+    }
+    if (r->is_short)
+        return -1;
+    *ret = c;
+    return 0;
+}
+
 /* As an integer: binary of 1, 2, 4 or 8 bytes, or decimal digits. */
 int64_t outrider__cdc_cell_int(const struct cdc_cell *c, int64_t otherwise);
 

@@ -138,7 +138,7 @@ static int take_data(struct pg_source *s, struct bytes data, struct outrider_err
 static int next_message(struct pg_source *s, struct link_message *ret, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct outrider_error why = {0};
+    struct outrider_error why;
     if (outrider__cdc_link_next(&c->link, s->now, ret, &why) == 0)
         return 0;
     if (strcmp(why.origin, "42704") == 0)
