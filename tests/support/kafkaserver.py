@@ -137,7 +137,7 @@ class Node:
     def start(self):
         log = open(os.path.join(self.dir, "out"), "ab")
         self.process = subprocess.Popen(
-            ["java", "-Xmx512m", *JAVA_FLAGS, "-cp", jars() + "/*", "kafka.Kafka", self.config],
+            ["java", *self.cluster.java_flags, "-cp", jars() + "/*", "kafka.Kafka", self.config],
             cwd=self.dir, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         log.close()
 
@@ -166,6 +166,7 @@ class Node:
 
 class Cluster:
     """n brokers in combined mode; `with Cluster() as c`, or start() and close()."""
+    java_flags = ["-Xmx512m", *JAVA_FLAGS]
 
     def __init__(self, n=1, sasl=False, keystore=None, **properties):
         """keystore: a PEM file with key and certificate, for SASL over TLS."""
