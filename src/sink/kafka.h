@@ -65,7 +65,6 @@ struct kafka_settings {
     char *servers;       /* "h:p,h:p" */
     bool is_mock;        /* librdkafka's own cluster, for tests */
     bool ordered;        /* of the pipeline */
-    bool empty_is_null;  /* an empty payload is a tombstone */
     int new_partitions;  /* create_topics: 0 if not asked for */
     int new_replication; /* -1: as the broker likes */
     size_t max_records, max_bytes;
