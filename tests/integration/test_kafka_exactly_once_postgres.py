@@ -26,11 +26,6 @@ def tearDownModule():
         cluster.close()
 
 
-def is_stopped(relay):
-    with open("/proc/%d/stat" % relay.pid, encoding="ascii") as f:
-        return f.read().rsplit(")", 1)[1].split()[0] == "T"
-
-
 class ExactlyOnce(pgcdc.CdcTest):
     def setUp(self):
         super().setUp()
@@ -84,7 +79,7 @@ class TwoRelays(ExactlyOnce):
         zombie = self.ready(mode, {"OUTRIDER_FAILPOINTS": "exact.after_intent=stop"})
         self.url = direct
         self.write(5, 5)
-        harness.wait_until(lambda: is_stopped(zombie), "the zombie to be frozen")
+        harness.wait_until(zombie.is_frozen, "the zombie to be frozen")
         proxy.freeze()
         self.owner("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'relay' "
                    f"AND datname = '{self.database}'")
