@@ -2,56 +2,33 @@
 """Debezium's connector for PostgreSQL in Kafka Connect (standalone, with no other
 connector), for bench/kafka.py: tuned as its documentation says, with small poll
 intervals and large batches, and a producer that fills its own."""
-import json
 import os
-import shutil
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 
-import harness
-from kafkaserver import free_ports
+import connectserver
 from pgserver import wait_for
-
-WORKER = """bootstrap.servers={servers}
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.storage.StringConverter
-offset.storage.file.filename={directory}/offsets
-offset.flush.interval.ms=1000
-connector.client.config.override.policy=All
-listeners=http://127.0.0.1:{port}
-"""
 
 
 class Debezium:
-    _jars = None
-
-    @classmethod
-    def is_there(cls):
-        if cls._jars is None:
-            p = subprocess.run([os.path.join(harness.SOURCE, "scripts", "fetch-debezium")], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-            cls._jars = p.stdout.split() if p.returncode == 0 else []
-            if not cls._jars:
-                print("*** NO DEBEZIUM to compare with: " + p.stderr.strip() + " ***", file=sys.stderr, flush=True)
-        return bool(cls._jars)
+    @staticmethod
+    def is_there():
+        return bool(connectserver.jars())
 
     @classmethod
     def fetch(cls, server, database, cluster, directory):
         return cls(server, database, cluster, directory) if cls.is_there() else None
 
     def __init__(self, server, database, cluster, directory):
-        self.server, self.database, self.cluster = server, database, cluster
-        self.directory = os.path.join(directory, "debezium-" + database)
-        shutil.rmtree(self.directory, ignore_errors=True)
-        os.mkdir(self.directory)
-        self.process = self.port = None
+        self.server, self.database = server, database
+        self.name = "bench-" + database
+        self.connect = connectserver.Connect(cluster, os.path.join(directory, "debezium-" + database))
+
+    @property
+    def process(self):
+        return self.connect.process
 
     def connector(self, topic):
         router = "transforms.outbox."
         return {
-            "name": "bench-" + self.database,
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1",
             "database.hostname": "127.0.0.1", "database.port": str(self.server.port),
             "database.user": self.server.user, "database.password": "none", "database.dbname": self.database,
@@ -69,20 +46,9 @@ class Debezium:
 
     def start(self, topic):
         """Returns when it reads the stream."""
-        self.port = free_ports(1)[0]
-        worker = os.path.join(self.directory, "worker.properties")
-        with open(worker, "w", encoding="utf-8") as f:
-            f.write(WORKER.format(servers=self.cluster.servers, directory=self.directory, port=self.port))
-        connector = os.path.join(self.directory, "connector.json")
-        with open(connector, "w", encoding="utf-8") as f:
-            json.dump({"name": "bench-" + self.database, "config": self.connector(topic)}, f)
-        with open(os.path.join(self.directory, "log"), "ab") as log:
-            self.process = subprocess.Popen(
-                # The memory that Kafka's own script gives it.
-                ["java", "-Xms256M", "-Xmx2G", "-cp", ":".join(x + "/*" for x in self._jars),
-                 "org.apache.kafka.connect.cli.ConnectStandalone", worker, connector],
-                cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_for(lambda: self.check() or self.is_streaming(), self.log, 120)
+        # The memory that Kafka's own script gives it.
+        self.connect.run([{"name": self.name, "config": self.connector(topic)}], "-Xms256M", "-Xmx2G")
+        wait_for(lambda: self.check() or self.is_streaming(), self.connect.log, 120)
 
     def is_streaming(self):
         return self.server.query("SELECT 1 FROM pg_replication_slots WHERE active AND slot_name = "
@@ -90,26 +56,7 @@ class Debezium:
 
     def check(self):
         """Raises if it has failed."""
-        if self.process.poll() is not None:
-            raise RuntimeError("Debezium ended:\n" + self.log())
-        url = f"http://127.0.0.1:{self.port}/connectors/bench-{self.database}/status"
-        try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                status = json.load(answer)
-        except (OSError, urllib.error.HTTPError):
-            return
-        for task in status["tasks"]:
-            if task["state"] == "FAILED":
-                raise RuntimeError("Debezium failed: " + task.get("trace", "")[:2000])
-
-    def log(self):
-        with open(os.path.join(self.directory, "log"), encoding="utf-8", errors="replace") as f:
-            return f.read()[-3000:]
+        self.connect.check(self.name)
 
     def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.connect.stop()

@@ -73,7 +73,7 @@ int outrider__debezium_bool(const char *name, const char *value, bool *ret,
     return 0;
 }
 
-static char *trim(char *text)
+char *outrider__debezium_trim(char *text)
 {
     while (isspace((unsigned char)*text))
         text++;
@@ -87,7 +87,7 @@ char *outrider__debezium_next(char **list)
 {
     char *item;
     while ((item = strsep(list, ",")) != NULL) {
-        item = trim(item);
+        item = outrider__debezium_trim(item);
         if (*item != '\0')
             return item;
     }
@@ -171,7 +171,7 @@ static int add_prop(struct debezium *d, struct bytes key, struct bytes raw,
     char *value = outrider__debezium_copy(d, p.value);
     if (value == NULL)
         return outrider__fail_nomem(err);
-    p.value = trim(value);
+    p.value = outrider__debezium_trim(value);
     if (resolve(&p, err) < 0)
         return -1;
     d->props[d->n++] = p;

@@ -42,6 +42,8 @@ void outrider__debezium_warn(struct debezium *d, const char *fmt, ...)
 /* "true" or "false", else an error. */
 int outrider__debezium_bool(const char *name, const char *value, bool *ret,
                             struct outrider_error *err);
+/* Without the white space around it; in place. */
+char *outrider__debezium_trim(char *text);
 /* The next item of a list "a, b", trimmed, at *list; NULL at its end. */
 char *outrider__debezium_next(char **list);
 /* Copies what may be cut up. */

@@ -132,21 +132,27 @@ static int set_route(struct debezium *d, struct outrider_error *err)
     return r;
 }
 
+static char *next_part(char **item)
+{
+    char *part = strsep(item, ":");
+    return part != NULL ? outrider__debezium_trim(part) : NULL;
+}
+
 /* "column:header", "column:envelope:alias", "column:partition". */
 static int place(struct debezium *d, char *item, bool *has_envelope, struct outrider_error *err)
 {
     static const char option[] = "table.fields.additional.placement";
-    char *column = strsep(&item, ":"), *where = strsep(&item, ":"), *alias = strsep(&item, ":");
+    char *column = next_part(&item), *where = next_part(&item), *alias = next_part(&item);
     if (where == NULL || *column == '\0' || item != NULL || (alias != NULL && *alias == '\0'))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "%s: '%.80s' is not column:header, column:envelope or "
                               "column:partition, with :alias behind it or not",
                               option, column);
     const char *name = alias != NULL ? alias : column;
-    if (strcmp(where, "partition") == 0)
+    if (strcasecmp(where, "partition") == 0)
         return outrider__debezium_set(d, "map.partition", column, err);
-    bool in_envelope = strcmp(where, "envelope") == 0;
-    if (!in_envelope && strcmp(where, "header") != 0)
+    bool in_envelope = strcasecmp(where, "envelope") == 0;
+    if (!in_envelope && strcasecmp(where, "header") != 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "%s: '%.80s' is no place: header, envelope or partition", option,
                               where);
@@ -264,9 +270,9 @@ static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_erro
         outrider__debezium_bool("table.expand.json.payload", expand, ret_expands, err) < 0)
         return -1;
     (void)outrider__debezium_get_router(d, "table.json.payload.null.behavior", NULL);
-    if (invalid == NULL || strcmp(invalid, "warn") == 0 || strcmp(invalid, "error") == 0)
+    if (invalid == NULL || strcasecmp(invalid, "warn") == 0 || strcasecmp(invalid, "error") == 0)
         return 0;
-    if (strcmp(invalid, "fatal") != 0)
+    if (strcasecmp(invalid, "fatal") != 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "table.op.invalid.behavior: '%.40s' is not warn, error or fatal",
                               invalid);

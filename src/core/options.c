@@ -107,7 +107,7 @@ static const struct option table[] = {
     {"sink.progress_topic", OPTION_STRING, AT(sink.progress_topic), .initial = "outrider.progress",
      .text = "kafka: the compacted topic in which exactly_once keeps the number of each pipeline's last transaction; made where it is missing."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
-     .text = "kafka: whether an empty payload is published as a tombstone (null), as a missing one always is."},
+     .text = "kafka: whether a payload that is empty, or white space only, is published as a tombstone (null), as a missing one always is."},
 
     {"route.topic", OPTION_STRING, AT(route.topic), .initial = "${aggregate_type}.${event_type}",
      .reloadable = true, .is_template = true, .check = outrider__template_check,

@@ -249,17 +249,26 @@ static int find_topic(const struct router *r, const struct event *e, struct aren
     return topic_by_template(r, e, arena, ret_topic, err);
 }
 
+/* As Debezium has it: what is nothing but white space and control characters. */
+static bool is_blank(struct bytes text)
+{
+    size_t i = 0;
+    while (i < text.len && (unsigned char)text.data[i] <= ' ')
+        i++;
+    return i == text.len;
+}
+
 static int build_payload(const struct router *r, const struct event *e, struct arena *arena,
                          struct bytes *ret_payload, struct outrider_error *err)
 {
+    bool is_tombstone = r->empty_is_tombstone && is_blank(e->payload);
     switch (r->form) {
     case FORM_ENVELOPE:
         return outrider__envelope_build(e, arena, ret_payload, err);
     case FORM_CLOUDEVENTS:
         return outrider__cloudevent_build(e, r->source_uri, arena, ret_payload, err);
     case FORM_OBJECT:
-        /* What is built is never empty: the sink could not tell. */
-        if (e->payload.len == 0 && r->empty_is_tombstone)
+        if (is_tombstone)
             break;
         return outrider__object_build(e, r->headers.hidden, r->headers.n_hidden,
                                       r->payload_is_string, arena, ret_payload, err);
@@ -267,7 +276,7 @@ static int build_payload(const struct router *r, const struct event *e, struct a
     case FORM_CLOUDEVENTS_BINARY:
         break;
     }
-    *ret_payload = e->payload;
+    *ret_payload = is_tombstone ? BYTES_NULL : e->payload;
     return 0;
 }
 

@@ -59,13 +59,17 @@ const struct kafka_verdict *outrider__kafka_verdicts(size_t *ret_n);
 /* Fills err with what the verdict says of the topic. */
 void outrider__kafka_explain(const struct kafka_verdict *v, rd_kafka_resp_err_t err,
                              const char *topic, struct outrider_error *ret_why);
+/* Why there is no connection, in librdkafka's words or in plainer ones. */
+void outrider__kafka_reason(const char *text, char *ret, size_t size);
+/* Why rd_kafka_new() failed: it does not name a file that it cannot read. */
+int outrider__kafka_no_handle(const rd_kafka_conf_t *conf, const char *what, const char *why,
+                              struct outrider_error *err);
 
 /* kafka_config.c */
 struct kafka_settings {
     char *servers;       /* "h:p,h:p" */
     bool is_mock;        /* librdkafka's own cluster, for tests */
     bool ordered;        /* of the pipeline */
-    bool empty_is_null;  /* an empty payload is a tombstone */
     int new_partitions;  /* create_topics: 0 if not asked for */
     int new_replication; /* -1: as the broker likes */
     size_t max_records, max_bytes;

@@ -250,7 +250,6 @@ static void read_settings(const struct pipeline_config *c, rd_kafka_conf_t *conf
                           struct kafka_settings *s)
 {
     s->ordered = c->ordered;
-    s->empty_is_null = c->sink.empty_is_tombstone;
     s->is_mock = number_in(conf, "test.mock.num.brokers") > 0;
     s->max_records = number_in(conf, "queue.buffering.max.messages");
     s->max_bytes = number_in(conf, "queue.buffering.max.kbytes") * 1024;

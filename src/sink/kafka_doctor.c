@@ -25,7 +25,7 @@ static void on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque
     else if (error == RD_KAFKA_RESP_ERR__AUTHENTICATION)
         l->is_refused = true;
     if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-        (void)snprintf(l->last_error, sizeof l->last_error, "%s", reason);
+        outrider__kafka_reason(reason, l->last_error, sizeof l->last_error);
 }
 
 static int on_stats(rd_kafka_t *rk, char *json, size_t len, void *opaque)
@@ -54,9 +54,10 @@ static int open_producer(struct look *l, struct outrider_error *err)
     l->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
     if (l->rk != NULL)
         return 0;
+    (void)outrider__kafka_no_handle(conf, "producer", why, err);
     rd_kafka_conf_destroy(conf);
-    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "cannot make a Kafka producer: %s",
-                          why);
+    outrider__kafka_settings_release(&l->settings);
+    return -1;
 }
 
 static int64_t deadline_of(const struct look *l)
@@ -94,7 +95,7 @@ static bool look_at_connection(struct look *l)
             "check host, port, and security.protocol (a password goes over TLS unless it says "
             "sasl_plaintext)",
             "no broker of %.200s answers: %s", l->settings.servers,
-            l->last_error[0] != '\0' ? l->last_error : rd_kafka_err2str(r));
+            l->last_error[0] != '\0' ? l->last_error : "not a word within connect_timeout");
         return false;
     }
     outrider__find(&l->to, FINDING_OK, NULL, "Kafka at %.200s answers: %d broker%s",

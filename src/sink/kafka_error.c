@@ -6,7 +6,10 @@
  */
 #include "sink/kafka.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #define E(name) RD_KAFKA_RESP_ERR_##name
 
@@ -132,4 +135,56 @@ void outrider__kafka_explain(const struct kafka_verdict *v, rd_kafka_resp_err_t 
     else
         outrider__fail(ret_why, v->code, d, "topic '%.249s': %s", topic, own);
     outrider__error_origin(ret_why, rd_kafka_err2name(err));
+}
+
+/* What librdkafka says of a connection that fails, where it is no use to a person. */
+static const struct {
+    const char *theirs, *ours;
+} reasons[] = {
+    {"certificate verify failed",
+     "certificate verify failed: no authority in ssl.ca.location vouches for the broker, or its "
+     "certificate is for another host name"},
+    {"unexpected eof while reading",
+     "the TLS handshake failed: it does not speak TLS on this port (security.protocol)"},
+    {"wrong version number",
+     "the TLS handshake failed: it does not speak TLS on this port (security.protocol)"},
+    {"connecting to a SSL listener", "it ends the connection: it speaks TLS on this port "
+                                     "(security.protocol), or is no Kafka broker"},
+    {"might require SASL",
+     "it ends the connection: it asks for a user and a password (kafka://user:password@host)"},
+    {"not valid in current SASL state", "it asks for no password on this port (security.protocol)"},
+    {"Invalid response size", "what answers there is no Kafka broker, or speaks TLS "
+                              "(security.protocol)"},
+};
+
+void outrider__kafka_reason(const char *text, char *ret, size_t size)
+{
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (strstr(text, reasons[i].theirs) != NULL) {
+            (void)snprintf(ret, size, "%s", reasons[i].ours);
+            return;
+        }
+    (void)snprintf(ret, size, "%s", text);
+    char *bookkeeping = strstr(ret, " (after ");
+    if (bookkeeping != NULL)
+        *bookkeeping = '\0';
+}
+
+int outrider__kafka_no_handle(const rd_kafka_conf_t *conf, const char *what, const char *why,
+                              struct outrider_error *err)
+{
+    static const char *const files[] = {"ssl.ca.location", "ssl.certificate.location",
+                                        "ssl.key.location", "ssl.keystore.location",
+                                        "ssl.crl.location"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[512] = "";
+        size_t size = sizeof path;
+        if (rd_kafka_conf_get(conf, files[i], path, &size) != RD_KAFKA_CONF_OK || path[0] == '\0' ||
+            strcmp(path, "probe") == 0 || access(path, R_OK) == 0)
+            continue;
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "%s: cannot read '%.300s': %s",
+                              files[i], path, strerror(errno));
+    }
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "cannot make a Kafka %s: %s", what,
+                          why);
 }

@@ -39,11 +39,10 @@ static rd_kafka_headers_t *headers_of(const struct delivery *d)
 }
 
 /* The payload stays where it is: it outlives the report (contract 3 of core/sink.h). */
-static rd_kafka_resp_err_t produce(const struct kafka_sink *k, struct kafka_record *r,
-                                   rd_kafka_topic_t *rkt)
+static rd_kafka_resp_err_t produce(struct kafka_record *r, rd_kafka_topic_t *rkt)
 {
     const struct delivery *d = r->d;
-    bool is_null = bytes_is_null(d->payload) || (d->payload.len == 0 && k->settings.empty_is_null);
+    bool is_null = bytes_is_null(d->payload);
     rd_kafka_headers_t *headers = headers_of(d);
     rd_kafka_resp_err_t err = rd_kafka_producev(
         r->topic->session->rk, RD_KAFKA_V_RKT(rkt),
@@ -85,7 +84,7 @@ static bool pass_on(struct kafka_sink *k, struct kafka_record *r)
     rd_kafka_topic_t *rkt = outrider__kafka_topic_handle(k, t);
     if (rkt == NULL)
         return false;
-    rd_kafka_resp_err_t err = produce(k, r, rkt);
+    rd_kafka_resp_err_t err = produce(r, rkt);
     if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL || err == RD_KAFKA_RESP_ERR__FATAL)
         return false;
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {

@@ -192,9 +192,9 @@ static int new_reader(const struct kafka_exact *x, rd_kafka_t **ret_rk, struct o
     *ret_rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     if (*ret_rk != NULL)
         return 0;
+    (void)outrider__kafka_no_handle(conf, "consumer", why, err);
     rd_kafka_conf_destroy(conf);
-    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "cannot make a Kafka consumer: %s",
-                          why);
+    return -1;
 }
 
 /* One message, or the news that there is none. *ret_at is where reading goes on. */

@@ -36,11 +36,11 @@ int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, 
     }
     s->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
     if (s->rk == NULL) {
+        (void)outrider__kafka_no_handle(conf, "producer", why, err);
         rd_kafka_conf_destroy(conf);
         free(s->trusted);
         s->trusted = NULL;
-        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "cannot make a Kafka producer: %s", why);
+        return -1;
     }
     s->queue = rd_kafka_queue_get_main(s->rk);
     rd_kafka_queue_io_event_enable(s->queue, k->event_fd, &one, sizeof one);
@@ -63,10 +63,9 @@ void outrider__kafka_session_close(struct kafka_sink *k, struct kafka_session *s
     *s = (struct kafka_session){0};
 }
 
-/* librdkafka's texts begin with the broker's name and end with how often it was. */
 static void keep_text(struct kafka_session *s, const char *text)
 {
-    (void)snprintf(s->last_error, sizeof s->last_error, "%s", text != NULL ? text : "");
+    outrider__kafka_reason(text != NULL ? text : "", s->last_error, sizeof s->last_error);
 }
 
 static int fatal(struct kafka_sink *k, struct kafka_session *s, struct outrider_error *err)

@@ -362,20 +362,6 @@ static void explicit_partition_timestamp_and_tombstone_arrive(void **state)
     rig_release(&r);
 }
 
-static void an_empty_payload_is_a_tombstone_where_asked(void **state)
-{
-    struct rig r;
-    struct outrider_error err;
-    (void)state;
-    rig_init(&r, &fixture);
-    r.config.sink.empty_is_tombstone = true;
-    assert_int_equal(rig_open(&r, &err), 0);
-    rig_deliver(&r, "t", "k", "");
-    rig_read_back(&r);
-    assert_true(json_is_null(json_object_get(r.seen[0].line, "payload")));
-    rig_release(&r);
-}
-
 /* The brokers are away: it says so, keeps what it has, and goes on. */
 static void an_outage_is_told_and_what_it_holds_is_delivered_afterwards(void **state)
 {
@@ -408,7 +394,6 @@ int main(void)
         cmocka_unit_test(behind_a_retried_event_the_lane_comes_back_untried),
         cmocka_unit_test(a_missing_topic_holds_up_no_other),
         cmocka_unit_test(explicit_partition_timestamp_and_tombstone_arrive),
-        cmocka_unit_test(an_empty_payload_is_a_tombstone_where_asked),
         cmocka_unit_test(an_outage_is_told_and_what_it_holds_is_delivered_afterwards),
     };
     int failed = sink_contract_run("kafka", &fixture);

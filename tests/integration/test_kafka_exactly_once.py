@@ -101,7 +101,7 @@ class OtherRelays(ExactlyOnce):
         zombie = self.start("relay", "--from", self.url, "--to", self.sink, *EXACT,
                             env={"OUTRIDER_FAILPOINTS": "exact.after_intent=stop"})
         self.put_many([self.row("k", i) for i in range(10)])
-        harness.wait_until(lambda: self.is_stopped(zombie), "the zombie to be frozen")
+        harness.wait_until(zombie.is_frozen, "the zombie to be frozen")
         os.unlink(self.db + "-outrider-default.lock") # its lock is not worth anything any more
         relay = self.start_relay(*EXACT)
         harness.wait_until(lambda: self.status()["pending"] == 0, "the successor")
@@ -114,11 +114,6 @@ class OtherRelays(ExactlyOnce):
         self.assertEqual(zombie.err().count("shut this relay out"), 1, zombie.err())
         for r in (relay, zombie):
             self.assertEqual(r.stop(), 0, r.err())
-
-    @staticmethod
-    def is_stopped(relay):
-        with open("/proc/%d/stat" % relay.pid, encoding="ascii") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] == "T"
 
     def test_two_databases_on_one_cluster_do_not_meet(self):
         self.put_many([self.row("a", i) for i in range(5)])

@@ -108,6 +108,36 @@ class Security(kafkatest.KafkaTest):
         r = self.run_outrider("doctor", "--from", self.url, "--to", sink, code=1)
         self.assertIn("refuses an idempotent producer", r.out)
 
+    def test_doctor_tells_what_is_wrong_with_a_connection_in_one_sentence(self):
+        node = cluster.nodes[0]
+        tls, plain = "127.0.0.1:%d" % node.sasl_port, "127.0.0.1:%d" % node.port
+        (free,) = kafkaserver.free_ports(1)
+        ca = "?ssl.ca.location=" + os.path.join(keys, "cert.pem")
+
+        def protocol(name):
+            return ("--set", "sink.kafka.security.protocol=" + name)
+        for url, args, text in (
+                ("127.0.0.1:%d" % free, (), "Connection refused"),
+                ("no.such.host.invalid:1", (), "Failed to resolve"),
+                (plain, protocol("ssl"), "does not speak TLS on this port"),
+                ("relay:right@" + plain, (), "does not speak TLS on this port"),
+                ("relay:right@" + plain, protocol("sasl_plaintext"), "asks for no password on this port"),
+                (tls, (), "it speaks TLS on this port"),
+                ("relay:right@" + tls, protocol("sasl_plaintext"), "it speaks TLS on this port"),
+                (tls + ca, protocol("ssl"), "it asks for a user and a password"),
+                ("relay:right@" + tls, (), "certificate verify failed: no authority in ssl.ca.location"),
+                ("relay:right@" + tls + "?ssl.ca.location=/nowhere.pem", (),
+                 "ssl.ca.location: cannot read '/nowhere.pem': No such file"),
+                ("relay:right@" + tls + ca, ("--set", "sink.kafka.sasl.mechanism=SCRAM-SHA-256"),
+                 "broker's supported mechanisms: PLAIN")):
+            with self.subTest(url=url, args=args):
+                r = self.run_outrider("doctor", "--from", self.url, "--to", "kafka://" + url, "--json", "--set",
+                                      "connect_timeout=1s", *args, code=1)
+                (problem,) = [f["what"] for f in r.json()["findings"] if f["level"] == "problem"]
+                self.assertIn(text, problem)
+                self.assertNotIn("identical error", problem)
+                self.assertNotIn("right", problem)
+
     def doctor(self, *args, code):
         r = self.run_outrider("doctor", "--from", self.url, "--to", self.sink, "--json", "--set",
                               "route.topic=" + self.topic, *args, code=code)

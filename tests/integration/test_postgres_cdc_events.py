@@ -127,6 +127,19 @@ class Events(CdcTest):
         self.assertEqual(self.owner("SELECT error_code, octet_length(payload) FROM outrider_parked"),
                          [("TOO_LARGE", "100009")])
 
+    def test_a_payload_above_max_payload_that_waits_behind_another_event_is_kept_too(self):
+        limits = ("--set", "source.max_payload=2000", "--set", "retry.delays=[1h]")
+        self.commit_event("a", "k")
+        self.once(*limits, code=3, env={"OUTRIDER_FAILPOINTS": "relay.delivered=eio@1"})
+        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', 'k', "
+                   "'changed', jsonb_build_object('n', 'large', 'x', repeat('x', 5000))")
+        self.once(*limits, code=3)
+        self.assertEqual(self.owner("SELECT state, octet_length(payload) > 5000 FROM outrider_parked ORDER BY arrival"),
+                         [("parked", "f"), ("queued", "t")])
+        self.owner("UPDATE outrider_parked SET next_attempt_at = now() WHERE state = 'parked'")
+        self.once()
+        self.assertEqual(self.sink_rows.first_labels(), ["a", "large"])
+
     def test_a_poisoned_event_is_parked_and_its_lane_waits_while_others_go_on(self):
         self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, topic) "
                    "VALUES ('order', 'bad', 'changed', '{\"n\": \"poison\"}', '" + "x" * 300 + "')")

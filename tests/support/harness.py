@@ -91,6 +91,11 @@ class Background:
     def is_running(self):
         return self.process.poll() is None
 
+    def is_frozen(self):
+        """Stopped by a signal or a failpoint, until SIGCONT."""
+        with open("/proc/%d/stat" % self.pid, encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "T"
+
     def wait_for_log(self, text, count=1):
         """Waits until `count` lines of the log hold the text."""
         def seen():

@@ -128,6 +128,30 @@ static void topics_have_the_names_that_kafka_allows(void **state)
     assert_false(outrider__kafka_topic_is_valid(bytes_of("a\0b", 3)));
 }
 
+static void why_there_is_no_connection_is_told_in_plain_words(void **state)
+{
+    static const char *const cases[][2] = {
+        {"h:1/bootstrap: Connect to ipv4#1.2.3.4:1 failed: Connection refused (after 0ms in state "
+         "CONNECT, 1 identical error(s) suppressed)",
+         "h:1/bootstrap: Connect to ipv4#1.2.3.4:1 failed: Connection refused"},
+        {"ssl://h:1/bootstrap: SSL handshake failed: error:0A000126:SSL routines::unexpected eof "
+         "while reading (after 1ms in state SSL_HANDSHAKE)",
+         "the TLS handshake failed: it does not speak TLS on this port (security.protocol)"},
+        {"h:1/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000): increase "
+         "receive.message.max.bytes",
+         "what answers there is no Kafka broker, or speaks TLS (security.protocol)"},
+        {"", ""},
+    };
+    char text[256], small[8];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        outrider__kafka_reason(cases[i][0], text, sizeof text);
+        assert_string_equal(text, cases[i][1]);
+    }
+    outrider__kafka_reason(cases[0][0], small, sizeof small);
+    assert_string_equal(small, "h:1/boo");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +159,7 @@ int main(void)
         cmocka_unit_test(no_error_stands_in_two_rows),
         cmocka_unit_test(an_error_that_nobody_thought_of_is_worth_another_try),
         cmocka_unit_test(what_is_told_names_the_topic_and_the_code_and_is_one_line),
+        cmocka_unit_test(why_there_is_no_connection_is_told_in_plain_words),
         cmocka_unit_test(topics_have_the_names_that_kafka_allows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

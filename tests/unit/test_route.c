@@ -487,6 +487,27 @@ static void a_null_payload_is_a_tombstone(void **state)
     assert_non_null(f->event->delivery.payload.data);
 }
 
+static void a_blank_payload_is_a_tombstone_where_asked(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        struct bytes payload;
+        bool is_tombstone;
+    } cases[] = {
+        {{"", 0}, true},    {{" \t\r\n", 4}, true}, {{" x", 2}, false},
+        {{"{}", 2}, false}, {{"\"\"", 2}, false},   {{"\xc2\xa0", 2}, false},
+    };
+    set(f, "sink.empty_is_tombstone", "true");
+    for (int is_object = 0; is_object < 2; is_object++) {
+        set(f, "form", is_object ? "object" : "raw");
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            f->event->payload = cases[i].payload;
+            route(f);
+            assert_int_equal(bytes_is_null(f->event->delivery.payload), cases[i].is_tombstone);
+        }
+    }
+}
+
 static void an_object_holds_the_payload_and_some_headers(void **state)
 {
     struct fixture *f = *state;
@@ -587,6 +608,7 @@ static void an_oversize_dead_letter_is_no_tombstone(void **state)
     f->event->payload = BYTES_NULL;
     f->event->payload_len = 5000000;
     f->event->is_oversize = true;
+    set(f, "sink.empty_is_tombstone", "true");
     compile(f);
     assert_int_equal(
         outrider__router_dead_letter(f->router, f->event, "dead", &refused, true, &f->err), 0);
@@ -619,6 +641,7 @@ int main(void)
         T(strange_names_are_escaped_in_an_envelope),
         T(a_binary_cloudevent_is_all_in_headers),
         T(a_null_payload_is_a_tombstone),
+        T(a_blank_payload_is_a_tombstone_where_asked),
         T(an_object_holds_the_payload_and_some_headers),
         T(deliveries_outlive_the_router),
         T(a_dead_letter_says_what_happened),

@@ -65,17 +65,24 @@ static bool needs_rows(const struct pg_source *s, const struct batch *b, size_t 
     return false;
 }
 
-static int add_visible(struct pg_source *s, const struct batch *b, size_t n,
+/* Whether the transaction of this event was not named before. */
+static bool is_next_xid(const struct cdc_point *points, size_t i)
+{
+    return points[i].xid != 0 && (i == 0 || points[i].xid != points[i - 1].xid);
+}
+
+static int add_visible(struct pg_source *s, const struct source_op *op, size_t n,
                        struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
+    const struct batch *b = op->batch;
     const struct cdc_point *points = b->source_data;
-    if (!is_of_stream(b) || !needs_rows(s, b, n))
+    if (!is_of_stream(b) || (op->kind != SOURCE_RECALL && !needs_rows(s, b, n)))
         return 0;
     outrider__pg_args_clear(&c->args);
     outrider__pg_array_begin(&c->args, PG_INT8);
     for (size_t i = 0; i < n; i++)
-        if (i == 0 || points[i].xid != points[i - 1].xid)
+        if (is_next_xid(points, i))
             outrider__pg_array_int8(&c->args, points[i].xid);
     outrider__pg_array_end(&c->args);
     return outrider__pg_request_add(&s->conn, &c->st[CDC_VISIBLE], &c->args, err);
@@ -112,7 +119,7 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
         return outrider__fail_errno(err, errno_value, "cannot settle");
     if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
         add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0 ||
-        add_visible(s, b, t.n, err) < 0)
+        add_visible(s, op->op, t.n, err) < 0)
         return -1;
     op->step = outrider__pg_parked_settle(&c->parked, &s->conn, b->events, t.n, b->is_parked,
                                           op->op->now_wall_us, err);
@@ -135,22 +142,28 @@ static bool is_polling(const struct pg_source *s)
     return c->phase == CDC_POLLING || (c->phase == CDC_STOPPING && s->layout_data != NULL);
 }
 
-/* "stream LSN NUMBER" or "sweep SEQ"; while polling what the log writes. */
+/* "stream LSN NUMBER XID..." or "sweep SEQ"; while polling what the log writes. The
+ * transactions are those that must be visible when it is settled. */
 int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
                             struct outrider_error *err)
 {
     if (is_polling(s))
         return outrider__pg_layout_log.own_write(s, b, out, err);
     if (is_of_stream(b)) {
-        const struct cdc_point *p = (const struct cdc_point *)b->source_data + (b->n - 1);
+        const struct cdc_point *points = b->source_data, *p = &points[b->n - 1];
+        bool needs = needs_rows(s, b, b->n);
         outrider__strbuf_appendf(out, "stream %llu %lld", (unsigned long long)p->commit_lsn,
                                  (long long)p->number);
+        for (size_t i = 0; needs && i < b->n; i++)
+            if (is_next_xid(points, i))
+                outrider__strbuf_appendf(out, " %u", (unsigned)points[i].xid);
     } else if (!b->is_parked) {
         outrider__strbuf_appendf(out, "sweep %lld", (long long)b->position);
     }
     return out->failed ? outrider__fail_nomem(err) : 0;
 }
 
+/* Which event was of which transaction is not known any more; nobody asks. */
 static int stream_read(struct batch *b, const char *text, struct outrider_error *err)
 {
     struct cdc_point *points = outrider__arena_alloc(&b->arena, b->n * sizeof *points);
@@ -159,7 +172,9 @@ static int stream_read(struct batch *b, const char *text, struct outrider_error 
         return outrider__fail_nomem(err);
     memset(points, 0, b->n * sizeof *points);
     points[b->n - 1].commit_lsn = strtoull(text, &end, 10);
-    points[b->n - 1].number = strtoll(end, NULL, 10);
+    points[b->n - 1].number = strtoll(end, &end, 10);
+    for (size_t i = 0; i < b->n && *end == ' '; i++)
+        points[i].xid = (uint32_t)strtoul(end, &end, 10);
     b->source_data = points;
     return 0;
 }

@@ -197,10 +197,12 @@ int outrider__pg_intent_add(struct pg_source *s, const struct pg_op *op, struct 
     struct strbuf own, body;
     outrider__strbuf_init(&own, BODY_MAX);
     outrider__strbuf_init(&body, BODY_MAX);
+    /* What is removed when it is published is named one by one. */
+    bool removes = s->config->source.after_publish == AFTER_PUBLISH_DELETE;
+    unsigned flags = s->layout->intent_flags | (removes ? INTENT_EACH : 0U);
     int r = s->layout->own_write(s, o->intent, &own, err);
     if (r == 0)
-        r = outrider__intent_write(o->intent, s->layout->intent_flags, strbuf_bytes(&own), &body,
-                                   err);
+        r = outrider__intent_write(o->intent, flags, strbuf_bytes(&own), &body, err);
     if (r == 0)
         r = add_row(s, o->progress, strbuf_bytes(&body), err);
     outrider__strbuf_release(&own);

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""exactly_once from PostgreSQL into a real broker: relays that do not know that
+they were replaced, and rows that are in the stream before anybody sees them."""
+import json
+import random
+import signal
+
+import harness
+import kafkaserver
+import pgcdc
+from pgserver import Proxy
+
+cluster = None
+EXACT = ("--set", "exactly_once=true")
+KEYS = ("a", "b", "c")
+
+
+def setUpModule():
+    global cluster
+    kafkaserver.need()
+    cluster = kafkaserver.Cluster(auto_create_topics_enable="false").start()
+
+
+def tearDownModule():
+    if cluster is not None:
+        cluster.close()
+
+
+class ExactlyOnce(pgcdc.CdcTest):
+    def setUp(self):
+        super().setUp()
+        self.topic = "t%08x" % random.getrandbits(32)
+        cluster.create_topic(self.topic, 3, retention_ms=-1)
+        self.sink = cluster.url
+
+    def write(self, first, n):
+        rows = [{"aggregate_type": "order", "aggregate_id": key, "event_type": "Counted",
+                 "topic": self.topic, "payload": {"n": i}} for i in range(first, first + n) for key in KEYS]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        self.run_outrider("put", "--db", self.owner_url, "--jsonl", "-", stdin=text)
+
+    def killed(self, *args):
+        """A relay of the stream that dies between its commit and settling it."""
+        self.once(*args)
+        dying = self.relay(*args, env={"OUTRIDER_FAILPOINTS": "exact.after_commit=kill"})
+        self.wait_streaming(dying)
+        return dying
+
+    def seen(self):
+        """What a reader of committed messages sees of each key, in order."""
+        seen = {}
+        for m in cluster.read(self.topic):
+            seen.setdefault(m["key"].decode(), []).append(json.loads(m["payload"])["n"])
+        return seen
+
+    def state(self):
+        rows = self.run_outrider("status", "--db", self.owner_url, "--json").json()["pipelines"]
+        return next((r for r in rows if r["pipeline"] == self.name), {"pending": 1})
+
+    def wait_settled(self, *relays):
+        def are_settled():
+            for r in relays:
+                self.assertTrue(r.is_running(), r.err())
+            return self.state()["pending"] == 0
+        harness.wait_until(are_settled, "everything to be settled" + "".join("\n" + r.err() for r in relays))
+
+
+class TwoRelays(ExactlyOnce):
+    def ready(self, mode, env=None):
+        relay = self.relay(*EXACT, mode=mode, env=env)
+        if mode == "cdc":
+            self.wait_streaming(relay)
+        return relay
+
+    def zombie(self, mode, proxy):
+        """Frozen between its intent and its commit, and cut off: the server takes it
+        for dead, and it does not hear of that."""
+        direct, self.url = self.url, self.server.url(self.database, "relay", port=proxy.port)
+        zombie = self.ready(mode, {"OUTRIDER_FAILPOINTS": "exact.after_intent=stop"})
+        self.url = direct
+        self.write(5, 5)
+        harness.wait_until(zombie.is_frozen, "the zombie to be frozen")
+        proxy.freeze()
+        self.owner("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'relay' "
+                   f"AND datname = '{self.database}'")
+        return zombie
+
+    def replace_a_zombie(self, mode, proxy):
+        first = self.ready(mode)
+        self.write(0, 5)
+        self.wait_settled(first)
+        self.stop_relay(first)
+        zombie = self.zombie(mode, proxy)
+        successor = self.ready(mode)
+        self.wait_settled(successor)
+        self.assertEqual(self.seen(), {key: list(range(10)) for key in KEYS})
+        zombie.send(signal.SIGCONT)
+        self.wait_log(zombie, "Kafka has shut this relay out: another one publishes as")
+        proxy.thaw()
+        zombie.wait_for_log("standing by")
+        self.write(10, 5)
+        self.wait_settled(successor, zombie)
+        self.assertEqual(self.seen(), {key: list(range(15)) for key in KEYS})
+        self.assertEqual(zombie.err().count("shut this relay out"), 1, zombie.err())
+        self.assertNotIn("shut this relay out", successor.err())
+        # It is of use again once it is alone.
+        self.stop_relay(successor)
+        self.write(15, 5)
+        self.wait_settled(zombie)
+        self.assertEqual(self.seen(), {key: list(range(20)) for key in KEYS})
+        self.stop_relay(zombie)
+
+    def start_two_by_mistake(self, mode):
+        first = self.ready(mode)
+        second = self.relay(*EXACT, mode=mode, wait=False)
+        second.wait_for_log("standing by")
+        self.write(0, 10)
+        self.wait_settled(first, second)
+        first.kill()
+        self.write(10, 10)
+        self.wait_settled(second)
+        self.assertEqual(self.seen(), {key: list(range(20)) for key in KEYS})
+        self.stop_relay(second)
+
+    def test_a_zombie_of_the_log_is_shut_out_and_says_so(self):
+        with Proxy(self.server.port) as proxy:
+            self.replace_a_zombie("poll", proxy)
+
+    def test_a_zombie_of_the_stream_is_shut_out_and_says_so(self):
+        with Proxy(self.server.port) as proxy:
+            self.replace_a_zombie("cdc", proxy)
+
+    def test_two_relays_of_the_log_started_by_mistake_publish_once(self):
+        self.start_two_by_mistake("poll")
+
+    def test_two_relays_of_the_stream_started_by_mistake_publish_once(self):
+        self.start_two_by_mistake("cdc")
+
+
+class RowsOfTheStream(ExactlyOnce):
+    """A row is in the stream before anybody sees it, and for as long as its commit
+    waits for a standby. A payload above max_payload is copied from it inside the server."""
+    settings = {**pgcdc.CdcTest.settings, "synchronous_standby_names": "nobody", "synchronous_commit": "local"}
+    limit = (*EXACT, "--set", "source.max_payload=2000", "--set", "retry.delays=[1h]")
+
+    def insert_large(self, key):
+        return ("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, topic, payload) VALUES "
+                f"('order', '{key}', 'Counted', '{self.topic}', '{{\"n\": 1, \"x\": \"{'x' * 5000}\"}}')")
+
+    def test_a_large_payload_is_kept_when_it_waits_behind_another_event(self):
+        self.once(*self.limit)
+        missing = self.topic + ".missing"
+        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, topic, payload) VALUES "
+                   f"('order', 'k', 'Counted', '{missing}', '{{\"n\": 0}}')")
+        self.once(*self.limit, code=3)
+        self.owner(self.insert_large("k"))
+        self.once(*self.limit, code=3)
+        self.assertEqual(self.owner("SELECT state, octet_length(payload) > 5000 FROM outrider_parked ORDER BY arrival"),
+                         [("parked", "f"), ("queued", "t")])
+        self.owner(f"UPDATE outrider_parked SET next_attempt_at = now(), topic = '{self.topic}' WHERE state = 'parked'")
+        self.once(*EXACT)
+        self.assertEqual(self.seen(), {"k": [0, 1]})
+
+    def test_a_large_payload_is_kept_when_the_relay_dies_before_it_settles(self):
+        dying = self.killed(*self.limit)
+        self.owner(self.insert_large("k"))
+        self.assertEqual(dying.join(), -signal.SIGKILL, dying.err())
+        self.once(*self.limit, code=3)
+        self.assertEqual(self.owner("SELECT state, octet_length(payload) > 5000 FROM outrider_parked"), [("dead", "t")])
+
+    def test_a_large_payload_is_waited_for_when_the_relay_dies_before_it_is_visible(self):
+        dying = self.killed(*self.limit)
+        writer = self.session()
+        writer.execute("SET synchronous_commit = on")
+        writer.start(self.insert_large("large"))
+        self.assertEqual(dying.join(), -signal.SIGKILL, dying.err())
+        self.assertEqual(self.owner("SELECT count(*) FROM outbox"), [("0",)], "nobody sees it yet")
+        relay = self.relay(*self.limit)
+        waits = ("SELECT 1 FROM pg_stat_activity WHERE usename = 'relay' AND wait_event = 'PgSleep' "
+                 f"AND datname = '{self.database}'")
+        harness.wait_until(lambda: self.owner(waits) or self.owner("SELECT 1 FROM outrider_parked"),
+                           "the relay to wait for the row, or to have given it up")
+        self.owner("ALTER SYSTEM SET synchronous_standby_names = ''")
+        self.owner("SELECT pg_reload_conf()")
+        writer.wait()
+        harness.wait_until(lambda: self.owner("SELECT state FROM outrider_parked") == [("dead",)], "a dead letter")
+        self.assertEqual(self.owner("SELECT octet_length(payload) > 5000 FROM outrider_parked"), [("t",)])
+        self.stop_relay(relay)
+        self.run_outrider("dead", "retry", "--db", self.owner_url, "--all", "--name", self.name)
+        self.once(*EXACT)
+        self.assertEqual(self.seen(), {"large": [1]})
+
+    def test_what_is_published_is_removed_although_the_relay_died_before_it_settled(self):
+        removing = (*EXACT, "--set", "after_publish=delete")
+        dying = self.killed(*removing)
+        self.write(0, 5)
+        self.assertEqual(dying.join(), -signal.SIGKILL, dying.err())
+        self.once(*removing)
+        self.assertEqual(self.seen(), {key: list(range(5)) for key in KEYS})
+        self.assertEqual(self.owner("SELECT count(*) FROM outbox"), [("0",)])
+
+
+if __name__ == "__main__":
+    harness.main()
