@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define PORTIONS_MAX 1000
 #define PORTION 1000
@@ -61,7 +62,7 @@ struct bench {
     char payload[300];
     char payload_jsonb[301];
     char ids[PORTION][OUTRIDER_ID_SIZE]; /* of the bare INSERT */
-    uint64_t n_ids;
+    unsigned n_ids;
     struct report report;
 };
 
@@ -87,12 +88,18 @@ static void pg_must(PGconn *pg, PGresult *res)
 
 /* The bare INSERT has its ids for nothing, made before the clock starts: they are
  * no part of the comparison's limit, which is what a database asks for at least.
- * They grow, as UUIDv7 do. */
+ * They are UUIDv7 of this moment, so that all ways append to the same end of the
+ * index on them. */
 static void make_ids(struct bench *b)
 {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    unsigned high = (unsigned)(ms >> 16), low = ms & 0xffff;
+    unsigned fraction = (unsigned)(t.tv_nsec % 1000000 * 4096 / 1000000) & 0xfff;
     for (int i = 0; i < PORTION; i++)
-        snprintf(b->ids[i], sizeof b->ids[i], "0190a5b4-7e11-7abc-8def-%012llx",
-                 (unsigned long long)++b->n_ids);
+        snprintf(b->ids[i], sizeof b->ids[i], "%08x-%04x-7%03x-8def-%012x", high, low, fraction,
+                 ++b->n_ids);
 }
 
 /* One portion each. */
@@ -216,13 +223,15 @@ static void add_rows(struct bench *b, const struct database *db, const double me
     report_add(&b->report, row);
 }
 
-/* Portion by portion in turns: whatever the machine does meanwhile, it does to all. */
+/* Portion by portion in turns: whatever the machine does meanwhile, it does to all.
+ * Each round begins with another way, so that none is always behind the same one. */
 static void compare(struct bench *b, const struct database *db, long portions)
 {
     static double us[N_WAYS][PORTIONS_MAX];
     double medians[N_WAYS], allocations[N_WAYS] = {0};
     for (long i = -1; i < portions; i++) { /* the first is to warm up */
-        for (int w = 0; w < N_WAYS; w++) {
+        for (int turn = 0; turn < N_WAYS; turn++) {
+            int w = (int)((turn + i + N_WAYS) % N_WAYS);
             long n;
             double t = run(b, db, db->ways[w], &n);
             if (i >= 0) {

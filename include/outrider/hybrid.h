@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "outrider/error.h"
+#include "outrider/relay.h"
 #include "outrider/session.h"
 
 #ifdef __cplusplus
@@ -39,7 +40,11 @@ extern "C" {
 
 struct outrider_hybrid;
 
-/* Events since the start. */
+/*
+ * Events of committed transactions, since the start; taken together. Each was
+ * claimed or left to the relay (busy, full, unsuitable), and what was claimed is
+ * published, handed over or queued.
+ */
 struct outrider_hybrid_stats {
     size_t size;
     uint64_t claimed;     /* inserted for the publisher */
@@ -49,11 +54,13 @@ struct outrider_hybrid_stats {
     uint64_t published;   /* claimed, sent and marked */
     uint64_t handed_over; /* claimed, but failed or too late: the relay's now */
     uint64_t is_open;     /* not a count: 1 while there is room, and a connection to mark with */
+    uint64_t queued;      /* now: claimed, and neither published nor handed over yet */
+    uint64_t failed;      /* of the handed over: the sink refused them */
 };
 
-#define OUTRIDER_HYBRID_STATS_INIT                                \
-    {                                                             \
-        sizeof(struct outrider_hybrid_stats), 0, 0, 0, 0, 0, 0, 0 \
+#define OUTRIDER_HYBRID_STATS_INIT                                      \
+    {                                                                   \
+        sizeof(struct outrider_hybrid_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 
 /* A publisher for the pipeline with this name; NULL: "default". */
@@ -65,13 +72,24 @@ OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_hybrid_new(const char *name,
 OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_hybrid_set(struct outrider_hybrid *hybrid,
                                                          const char *option, const char *value,
                                                          struct outrider_error *err);
+/*
+ * Be told what happens, as of a relay: why the database or the receiver is away,
+ * why the publisher has ended, what became of an event. One that is parked or
+ * dead here is the relay's, which decides. Callbacks run on the publisher's thread
+ * and may call outrider_hybrid_stats, nothing else of the same handle. Only
+ * before start.
+ */
+OUTRIDER_API OUTRIDER_MUST_CHECK int
+outrider_hybrid_observe(struct outrider_hybrid *hybrid,
+                        const struct outrider_relay_observer *observer, struct outrider_error *err);
 /* Start the publisher's thread; it connects by itself. */
 OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_hybrid_start(struct outrider_hybrid *hybrid,
                                                            struct outrider_error *err);
 /*
  * Let a session's events go through the publisher, from its next transaction
  * on. Any number of sessions, each of its own thread, may share a publisher.
- * The session's role needs to read outbox, outrider_cursor and outrider_parked.
+ * The session's role needs to read outbox, outrider_cursor, outrider_parked and
+ * outrider_intent. An outbox that a relay publishes with exactly_once is refused.
  */
 OUTRIDER_API OUTRIDER_MUST_CHECK int outrider_hybrid_attach(struct outrider_hybrid *hybrid,
                                                             struct outrider_session *session,

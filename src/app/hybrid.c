@@ -77,6 +77,15 @@ int outrider_hybrid_set(struct outrider_hybrid *hybrid, const char *option, cons
     return outrider__config_set(&hybrid->config, bytes_str(option), bytes_str(value), err);
 }
 
+int outrider_hybrid_observe(struct outrider_hybrid *hybrid,
+                            const struct outrider_relay_observer *observer,
+                            struct outrider_error *err)
+{
+    if (check_new(hybrid, err) < 0)
+        return -1;
+    return outrider__observer_copy(&hybrid->observer, observer, err);
+}
+
 static int check_config(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (outrider__config_check(c, err) < 0)
@@ -122,15 +131,20 @@ static void adjust(struct outrider_hybrid *h)
 static void on_note(void *ctx, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
-    struct hybrid_queue *q = &((struct outrider_hybrid *)ctx)->queue;
-    (void)count;
-    (void)why;
+    struct outrider_hybrid *h = ctx;
+    struct hybrid_queue *q = &h->queue;
     pthread_mutex_lock(&q->mutex);
     if (note == NOTE_SINK_UP || note == NOTE_SINK_DOWN)
         q->is_sink_up = note == NOTE_SINK_UP;
     else if (note == NOTE_STOPPED)
         q->is_closed = true;
     pthread_mutex_unlock(&q->mutex);
+    outrider__observer_note(&h->observer, note, count, why);
+}
+
+static void on_event(void *ctx, const struct event *e)
+{
+    outrider__observer_event(&((struct outrider_hybrid *)ctx)->observer, e);
 }
 
 int outrider_hybrid_start(struct outrider_hybrid *hybrid, struct outrider_error *err)
@@ -139,7 +153,11 @@ int outrider_hybrid_start(struct outrider_hybrid *hybrid, struct outrider_error 
         return -1;
     struct relay_setup setup = {.config = &hybrid->config,
                                 .source_ops = &outrider__hybrid_source,
-                                .observer = {.ctx = hybrid, .note = on_note},
+                                .observer = {.ctx = hybrid,
+                                             .note = on_note,
+                                             .event = on_event,
+                                             .wants_delivered = hybrid->observer.event != NULL &&
+                                                                hybrid->observer.wants_delivered},
                                 .seed = (uint64_t)outrider__clock_now().wall_us};
     if (outrider__pipeline_sink(&hybrid->config, &setup, err) < 0)
         return -1;
@@ -166,17 +184,19 @@ int outrider_hybrid_stats(struct outrider_hybrid *hybrid, struct outrider_hybrid
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "no statistics were given, or their size is not set: begin with "
                               "OUTRIDER_HYBRID_STATS_INIT");
-    struct outrider_hybrid_stats all = {.size = stats->size,
-                                        .claimed = hybrid->claimed,
-                                        .busy = hybrid->busy,
-                                        .full = hybrid->full,
-                                        .unsuitable = hybrid->unsuitable};
+    struct outrider_hybrid_stats all = {.size = stats->size};
     char place[HYBRID_PLACE_SIZE];
     all.is_open = outrider__hybrid_is_open(&hybrid->queue, place);
     pthread_mutex_lock(&hybrid->queue.mutex);
+    all.claimed = hybrid->queue.tally.claimed;
+    all.busy = hybrid->queue.tally.busy;
+    all.full = hybrid->queue.tally.full;
+    all.unsuitable = hybrid->queue.tally.unsuitable;
     all.published = hybrid->queue.published;
     all.handed_over = hybrid->queue.handed_over;
+    all.failed = hybrid->queue.failed;
     pthread_mutex_unlock(&hybrid->queue.mutex);
+    all.queued = all.claimed - all.published - all.handed_over;
     memcpy(stats, &all, stats->size < sizeof all ? stats->size : sizeof all);
     return 0;
 }

@@ -8,6 +8,7 @@
 
 #include "app/engine.h"
 #include "app/hybrid_queue.h"
+#include "app/observe.h"
 #include "outrider/hybrid.h"
 
 struct outrider_hybrid {
@@ -16,7 +17,7 @@ struct outrider_hybrid {
     struct engine engine;
     struct hybrid_queue queue;
     char owner[160]; /* in locked_by; never begins like a relay's ("pipeline@") */
-    _Atomic uint64_t claimed, busy, full, unsuitable;
+    struct outrider_relay_observer observer;
     atomic_int n_refs; /* the application's, and one per session */
 };
 

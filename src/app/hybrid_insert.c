@@ -27,11 +27,17 @@ static const char sql_suits[] =
     "attname IN ('id', 'seq', 'status', 'locked_by', 'locked_at', 'locked_until', 'claim', "
     "'attempts', 'next_attempt_at', 'published_at', 'last_error', 'last_error_code', "
     "'updated_at', 'created_at')) = 14 AND to_regclass('outrider_cursor') IS NOT NULL AND "
-    "to_regclass('outrider_parked') IS NOT NULL, has_table_privilege(o.t, 'SELECT') AND "
-    "has_table_privilege(to_regclass('outrider_cursor'), 'SELECT') AND "
-    "has_table_privilege(to_regclass('outrider_parked'), 'SELECT'), (SELECT "
+    "to_regclass('outrider_parked') IS NOT NULL AND to_regclass('outrider_intent') IS NOT NULL, "
+    "has_table_privilege(o.t, 'SELECT') AND has_table_privilege(to_regclass('outrider_cursor'), "
+    "'SELECT') AND has_table_privilege(to_regclass('outrider_parked'), 'SELECT') AND "
+    "has_table_privilege(to_regclass('outrider_intent'), 'SELECT'), (SELECT "
     "format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = o.t AND NOT attisdropped AND "
     "attname = 'payload') FROM (SELECT to_regclass('outbox') AS t) o WHERE o.t IS NOT NULL";
+/* The pipelines of this outbox whose relays publish exactly once. */
+#define EXACT_PIPELINES                                                                \
+    "FROM outrider_intent i JOIN outrider_cursor c USING (pipeline) WHERE i.identity " \
+    "<> '' AND to_regclass(c.outbox) = to_regclass('outbox')"
+static const char sql_exact[] = "SELECT min(i.pipeline) " EXACT_PIPELINES;
 /* $1 keys. No row is true where the isolation level makes the next statement blind. */
 static const char sql_lock[] =
     "SELECT CASE WHEN current_setting('transaction_isolation') = 'read committed' THEN "
@@ -46,7 +52,8 @@ static const char sql_look[] =
     "1001), b AS MATERIALIZED (SELECT $2::bool OR EXISTS (SELECT FROM outrider_cursor WHERE "
     "on_dead = 'block') AS blocks, (SELECT count(*) FROM u) <= 1000 AS is_short, "
     "current_setting('synchronous_commit') <> 'off' AND NOT EXISTS (SELECT FROM outrider_cursor "
-    "WHERE mode <> 'poll') AND current_database() || '/' || 'outbox'::regclass::oid = $3::text AS "
+    "WHERE mode <> 'poll') AND NOT EXISTS (SELECT " EXACT_PIPELINES
+    ") AND current_database() || '/' || 'outbox'::regclass::oid = $3::text AS "
     "suits) SELECT b.suits, b.is_short AND k.key NOT IN (SELECT key FROM u) AND NOT (b.blocks AND "
     "EXISTS (SELECT FROM outbox o WHERE o.status = 'DEAD_LETTER' AND coalesce(nullif("
     "o.partition_key, ''), o.aggregate_id) = k.key)) AND NOT EXISTS (SELECT FROM outrider_cursor c "
@@ -83,6 +90,7 @@ struct hybrid_session {
     bool is_known;          /* the table was looked at */
     struct pg_args args;
     struct hybrid_list claimed; /* of the transaction that is open */
+    struct hybrid_tally tally;
     size_t n_reserved;
 };
 
@@ -102,8 +110,8 @@ static int take_in(struct hybrid_session *s, const PGconn *conn, const PGresult 
         return 0;
     if (!outrider__pg_get_bool(r, 0, 1))
         return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
-                              "hybrid publishing reads outbox, outrider_cursor and "
-                              "outrider_parked before a commit, and user %s may not: GRANT "
+                              "hybrid publishing reads outbox, outrider_cursor, outrider_parked "
+                              "and outrider_intent before a commit, and user %s may not: GRANT "
                               "SELECT ON these to it",
                               PQuser(conn));
     for (size_t i = 0; i < sizeof inserts / sizeof *inserts; i++)
@@ -120,6 +128,27 @@ static int learn(struct hybrid_session *s, PGconn *conn, struct outrider_error *
     int rc = PQresultStatus(r) == PGRES_TUPLES_OK
                  ? take_in(s, conn, r, err)
                  : outrider__pg_fail(err, conn, r, "cannot look at the outbox");
+    PQclear(r);
+    return rc;
+}
+
+/* A relay that begins with it later is noticed at every commit. */
+static int refuse_exact(struct hybrid_session *s, PGconn *conn, struct outrider_error *err)
+{
+    if (s->sql_insert == NULL)
+        return 0;
+    outrider__pg_args_clear(&s->args);
+    PGresult *r = run(s, conn, sql_exact);
+    int rc = 0;
+    if (PQresultStatus(r) != PGRES_TUPLES_OK)
+        rc = outrider__pg_fail(err, conn, r, "cannot look for pipelines with exactly_once");
+    else if (!PQgetisnull(r, 0, 0))
+        rc = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                            "pipeline '%s' of this outbox runs with exactly_once, which hybrid "
+                            "publishing cannot keep: what an application sends is in none of the "
+                            "relay's transactions; leave one of them out, and start the relay once "
+                            "without exactly_once if that is the one",
+                            outrider__pg_get_str(r, 0, 0));
     PQclear(r);
     return rc;
 }
@@ -284,13 +313,13 @@ static void reserve(struct hybrid_session *s, size_t n, bool *claims)
     size_t n_free = 0;
     for (size_t i = 0; i < n; i++)
         n_free += claims[i];
-    h->busy += n - n_free;
+    s->tally.busy += n - n_free;
     if (n_free > 0 && outrider__hybrid_reserve(&h->queue, n_free)) {
         s->n_reserved = n_free;
-        h->claimed += n_free;
+        s->tally.claimed += n_free;
         return;
     }
-    h->full += n_free;
+    s->tally.full += n_free;
     memset(claims, 0, n * sizeof *claims);
 }
 
@@ -308,7 +337,7 @@ static int insert_claimed(struct hybrid_session *s, PGconn *conn,
     if (r == 0 && suits)
         reserve(s, n, claims);
     else if (r == 0)
-        s->hybrid->unsuitable += n;
+        s->tally.unsuitable += n;
     if (r == 0)
         r = remember(s, events, n, claims, err);
     if (r == 0)
@@ -326,7 +355,7 @@ static int on_insert(void *ctx, void *conn, const struct outrider_event *events,
         return -1;
     if (s->sql_insert != NULL && outrider__hybrid_is_open(&s->hybrid->queue, place))
         return insert_claimed(s, conn, events, n, place, err);
-    *(s->sql_insert != NULL ? &s->hybrid->full : &s->hybrid->unsuitable) += n;
+    *(s->sql_insert != NULL ? &s->tally.full : &s->tally.unsuitable) += n;
     return outrider__pg_session_ops.insert(conn, events, n, err);
 }
 
@@ -334,12 +363,13 @@ static void on_ended(void *ctx, enum outrider_completion how)
 {
     struct hybrid_session *s = ctx;
     if (how == OUTRIDER_COMMITTED) {
-        outrider__hybrid_push(&s->hybrid->queue, &s->claimed);
+        outrider__hybrid_push(&s->hybrid->queue, &s->claimed, &s->tally);
     } else {
         outrider__hybrid_list_clear(&s->claimed);
         outrider__hybrid_unreserve(&s->hybrid->queue, s->n_reserved);
     }
     s->n_reserved = 0;
+    s->tally = (struct hybrid_tally){0};
 }
 
 static void on_release(void *ctx)
@@ -364,7 +394,7 @@ int outrider__hybrid_attach(struct outrider_hybrid *h, struct outrider_session *
     outrider__pg_args_init(&s->args);
     outrider__hybrid_list_init(&s->claimed);
     /* What is missing is better told now than at the first commit. */
-    if (learn(s, conn, err) < 0) {
+    if (learn(s, conn, err) < 0 || refuse_exact(s, conn, err) < 0) {
         on_release(s);
         return -1;
     }

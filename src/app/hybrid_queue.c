@@ -121,15 +121,23 @@ void outrider__hybrid_unreserve(struct hybrid_queue *q, size_t n)
     pthread_mutex_unlock(&q->mutex);
 }
 
-void outrider__hybrid_push(struct hybrid_queue *q, struct hybrid_list *list)
+void outrider__hybrid_push(struct hybrid_queue *q, struct hybrid_list *list,
+                           const struct hybrid_tally *tally)
 {
     const uint64_t one = 1;
-    if (list->first == NULL)
-        return;
+    bool is_empty = list->first == NULL;
     pthread_mutex_lock(&q->mutex);
-    *q->events.last = list->first;
-    q->events.last = list->last;
+    q->tally.claimed += tally->claimed;
+    q->tally.busy += tally->busy;
+    q->tally.full += tally->full;
+    q->tally.unsuitable += tally->unsuitable;
+    if (!is_empty) {
+        *q->events.last = list->first;
+        q->events.last = list->last;
+    }
     pthread_mutex_unlock(&q->mutex);
+    if (is_empty)
+        return;
     outrider__hybrid_list_init(list);
     while (write(q->wake_fd, &one, sizeof one) < 0 && errno == EINTR)
         continue;

@@ -35,6 +35,11 @@ struct hybrid_list {
     struct hybrid_event *first, **last;
 };
 
+/* What was decided of a transaction's events; counts only if it is committed. */
+struct hybrid_tally {
+    uint64_t claimed, busy, full, unsuitable;
+};
+
 struct hybrid_queue {
     pthread_mutex_t mutex;
     pthread_cond_t emptied;
@@ -44,7 +49,8 @@ struct hybrid_queue {
     bool is_closed;                /* the publisher ends */
     bool is_connected, is_sink_up; /* see (2) */
     char place[HYBRID_PLACE_SIZE]; /* which outbox the publisher marks in: database/table */
-    uint64_t published, handed_over;
+    struct hybrid_tally tally;
+    uint64_t published, handed_over, failed; /* of the claimed; failed ones are handed over */
 };
 
 int outrider__hybrid_queue_init(struct hybrid_queue *q, size_t n_slots, struct outrider_error *err);
@@ -55,8 +61,9 @@ bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n);
 /* Whether there is anything to be reserved, and where it would be marked. */
 bool outrider__hybrid_is_open(struct hybrid_queue *q, char ret_place[HYBRID_PLACE_SIZE]);
 void outrider__hybrid_unreserve(struct hybrid_queue *q, size_t n);
-/* Takes over all events of the list, in order. */
-void outrider__hybrid_push(struct hybrid_queue *q, struct hybrid_list *list);
+/* A transaction is committed: counts it, and takes over all events of the list, in order. */
+void outrider__hybrid_push(struct hybrid_queue *q, struct hybrid_list *list,
+                           const struct hybrid_tally *tally);
 /* The first, which is the caller's now; NULL if there is none. Its slot stays taken. */
 struct hybrid_event *outrider__hybrid_pop(struct hybrid_queue *q);
 bool outrider__hybrid_has_events(struct hybrid_queue *q);

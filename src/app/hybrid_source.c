@@ -11,6 +11,9 @@
  *      of those rows run out.
  *  (4) Marks do not wait for the disk. A crash of the server that undoes one
  *      makes a duplicate, as a crash just before it would have.
+ *  (5) What is published counts in the pipeline's totals, which relay and
+ *      applications share: none waits for another there. Whoever finds the row
+ *      locked tries again soon, and what is untold at the end stays so.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -23,7 +26,9 @@ static const char sql_setup[] =
     "SELECT current_database() || '/' || coalesce(to_regclass('outbox')::oid::text, ''), "
     "set_config('synchronous_commit', 'off', false), set_config('statement_timeout', '0', false), "
     "set_config('lock_timeout', '0', false), set_config('jit', 'off', false), "
-    "set_config('default_transaction_read_only', 'off', false)";
+    "set_config('default_transaction_read_only', 'off', false), "
+    "coalesce(has_table_privilege(to_regclass('outrider_cursor'), 'SELECT') AND "
+    "has_table_privilege(to_regclass('outrider_cursor'), 'UPDATE'), false)";
 /* $1 ids, $2 owner, $3 states, $4 attempts, $5 delays, $6 codes, $7 messages. */
 static const char sql_settle[] =
     "UPDATE outbox o SET status = u.status, published_at = CASE WHEN u.status = 'PUBLISHED' THEN "
@@ -36,14 +41,34 @@ static const char sql_delete[] =
     "DELETE FROM outbox o WHERE o.id = ANY ($1::text[]::uuid[]) AND o.locked_by = $2::text AND "
     "o.status = 'PROCESSING'";
 
+/* $1 pipeline, $2 delivered, $3 skipped. Whether it is done, and whether the row is there. */
+static const char sql_total[] =
+    "WITH c AS (SELECT ctid FROM outrider_cursor WHERE pipeline = $1::text AND "
+    "to_regclass(outbox) = to_regclass('outbox')), l AS (SELECT ctid FROM outrider_cursor WHERE "
+    "ctid IN (SELECT ctid FROM c) FOR UPDATE SKIP LOCKED), u AS (UPDATE outrider_cursor SET "
+    "settled_at = now(), delivered_total = delivered_total + $2::int8, skipped_total = "
+    "skipped_total + $3::int8 WHERE ctid IN (SELECT ctid FROM l) RETURNING 1) SELECT EXISTS "
+    "(SELECT FROM u), EXISTS (SELECT FROM c)";
+
+#define TOTAL_AGAIN_US 20000
+
+struct totals {
+    int64_t delivered, skipped;
+};
+
 struct hybrid_source {
     struct source base; /* must stay first: see source_of() */
     struct outrider_hybrid *hybrid;
     struct pg_conn conn;
     struct pg_args args;
     struct pg_statement st_setup, st_settle, st_delete;
+    struct pg_statement st_total;
     bool is_set_up; /* asked for */
-    size_t n_out;   /* events that the engine has */
+    bool can_total; /* the role may */
+    bool is_totalling;
+    struct totals told, untold; /* told: in the statement that is under way */
+    int64_t total_at_us, now_us;
+    size_t n_out; /* events that the engine has */
     struct source_op *first_done, **last_done;
 };
 
@@ -68,6 +93,8 @@ static int hybrid_open(struct source *s, const struct pipeline_config *config, s
     h->st_setup = (struct pg_statement){.sql = sql_setup, .what = "cannot set the session up"};
     h->st_settle =
         (struct pg_statement){.sql = sql_settle, .what = "cannot mark events as published"};
+    h->st_total = (struct pg_statement){.sql = sql_total, .what = "cannot count what is published"};
+    h->total_at_us = CLOCK_NEVER;
     h->st_delete = (struct pg_statement){.sql = sql_delete, .what = "cannot remove events"};
     s->reads_ahead = true;
     outrider__pg_args_init(&h->args);
@@ -82,6 +109,7 @@ static int on_set_up(void *ctx, PGresult **results, int n, struct outrider_error
     (void)n;
     (void)err;
     h->base.active = true;
+    h->can_total = outrider__pg_get_bool(results[0], 0, 6);
     pthread_mutex_lock(&q->mutex);
     struct bytes place = outrider__pg_get_bytes(results[0], 0, 0);
     size_t len = place.len < sizeof q->place - 1 ? place.len : 0;
@@ -207,23 +235,63 @@ static void add_columns(struct hybrid_source *h, const struct batch *b, bool wit
     }
 }
 
-static size_t count_published(const struct batch *b)
+struct outcomes {
+    size_t n, published, skipped, failed; /* skipped ones are published too */
+};
+
+static struct outcomes count_outcomes(const struct batch *b)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < b->n; i++)
-        n += is_published(&b->events[i]);
-    return n;
+    struct outcomes o = {.n = b->n};
+    for (size_t i = 0; i < b->n; i++) {
+        o.published += is_published(&b->events[i]);
+        o.skipped += b->events[i].outcome == OUTCOME_SKIPPED;
+        o.failed += b->events[i].outcome == OUTCOME_PARKED || b->events[i].outcome == OUTCOME_DEAD;
+    }
+    return o;
 }
 
-static void give_back(struct hybrid_source *h, size_t n, size_t published)
+static void give_back(struct hybrid_source *h, struct outcomes o)
 {
     struct hybrid_queue *q = &h->hybrid->queue;
-    h->n_out -= n;
+    h->n_out -= o.n;
     pthread_mutex_lock(&q->mutex);
-    q->published += published;
-    q->handed_over += n - published;
+    q->published += o.published;
+    q->handed_over += o.n - o.published;
+    q->failed += o.failed;
     pthread_mutex_unlock(&q->mutex);
-    outrider__hybrid_unreserve(q, n);
+    outrider__hybrid_unreserve(q, o.n);
+}
+
+static int on_totalled(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct hybrid_source *h = ctx;
+    (void)n;
+    (void)err;
+    h->is_totalling = false;
+    if (outrider__pg_get_bool(results[0], 0, 0))
+        return 0;
+    h->untold.delivered += h->told.delivered;
+    h->untold.skipped += h->told.skipped;
+    /* Without a row no relay has run yet: with the next ones, then. */
+    if (outrider__pg_get_bool(results[0], 0, 1))
+        h->total_at_us = h->now_us + TOTAL_AGAIN_US;
+    return 0;
+}
+
+/* See (5). */
+static int tell_totals(struct hybrid_source *h, struct outrider_error *err)
+{
+    if (!h->can_total || h->is_totalling)
+        return 0;
+    h->told = h->untold;
+    h->untold = (struct totals){0};
+    h->is_totalling = true;
+    h->total_at_us = CLOCK_NEVER;
+    outrider__pg_args_clear(&h->args);
+    outrider__pg_arg_str(&h->args, h->hybrid->config.name);
+    outrider__pg_arg_int8(&h->args, h->told.delivered);
+    outrider__pg_arg_int8(&h->args, h->told.skipped);
+    return outrider__pg_request(&h->conn, &h->st_total, &h->args, on_totalled, h, err);
 }
 
 struct settling {
@@ -234,13 +302,15 @@ struct settling {
 static int on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct settling *s = ctx;
-    struct batch *b = s->op->batch;
+    struct hybrid_source *h = s->source;
+    struct outcomes o = count_outcomes(s->op->batch);
     (void)results;
     (void)n;
-    (void)err;
-    give_back(s->source, b->n, count_published(b));
-    done(s->source, s->op);
-    return 0;
+    give_back(h, o);
+    done(h, s->op);
+    h->untold.delivered += (int64_t)(o.published - o.skipped);
+    h->untold.skipped += (int64_t)o.skipped;
+    return o.published > 0 ? tell_totals(h, err) : 0;
 }
 
 /* What a stop found undecided is handed over like the rest. */
@@ -256,7 +326,7 @@ static int settle(struct hybrid_source *h, struct source_op *op, struct outrider
     struct batch *b = op->batch;
     bool deletes = h->hybrid->config.source.after_publish == AFTER_PUBLISH_DELETE;
     decide_rest(b);
-    size_t published = count_published(b);
+    size_t published = count_outcomes(b).published;
     struct settling *s = outrider__arena_alloc(&b->arena, sizeof *s);
     if (s == NULL)
         return outrider__fail_nomem(err);
@@ -296,7 +366,10 @@ static int hybrid_poll(struct source *s, struct instant now, struct source_op **
     *ret_done = NULL;
     if (outrider__pg_poll(&h->conn, now, err) < 0)
         return -1;
-    s->wake_us = h->conn.state == PG_CONNECTING ? h->conn.deadline_us : CLOCK_NEVER;
+    h->now_us = now.mono_us;
+    s->wake_us = h->conn.state == PG_CONNECTING ? h->conn.deadline_us : h->total_at_us;
+    if (now.mono_us >= h->total_at_us && tell_totals(h, err) < 0)
+        return -1;
     if (h->conn.state == PG_UP && !h->is_set_up) {
         h->is_set_up = true;
         if (outrider__pg_request(&h->conn, &h->st_setup, NULL, on_set_up, h, err) < 0)
@@ -331,7 +404,7 @@ static void hybrid_close(struct source *s)
     q->is_connected = false;
     pthread_cond_broadcast(&q->emptied);
     pthread_mutex_unlock(&q->mutex);
-    give_back(h, h->n_out, 0);
+    give_back(h, (struct outcomes){.n = h->n_out});
     outrider__pg_close(&h->conn);
     outrider__pg_args_release(&h->args);
 }

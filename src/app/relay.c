@@ -3,19 +3,9 @@
 #include <stdlib.h>
 
 #include "app/engine.h"
+#include "app/observe.h"
 #include "core/options.h"
 #include "run/pipeline.h"
-
-#define SAME(note) _Static_assert((int)OUTRIDER_##note == (int)note, "one order of notes")
-SAME(NOTE_SOURCE_CONNECTED);
-SAME(NOTE_SOURCE_LOST);
-SAME(NOTE_STANDBY);
-SAME(NOTE_SOURCE_WARNING);
-SAME(NOTE_SINK_UP);
-SAME(NOTE_SINK_DOWN);
-SAME(NOTE_CLEANUP);
-SAME(NOTE_STOPPING);
-SAME(NOTE_STOPPED);
 
 struct outrider_relay {
     struct arena arena;
@@ -27,28 +17,12 @@ struct outrider_relay {
 static void on_note(void *ctx, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
-    struct outrider_relay *r = ctx;
-    r->observer.note(r->observer.ctx, (enum outrider_relay_note)note, count, why);
-}
-
-static struct outrider_text text_of(struct bytes b)
-{
-    return (struct outrider_text){b.data, b.len};
+    outrider__observer_note(&((struct outrider_relay *)ctx)->observer, note, count, why);
 }
 
 static void on_event(void *ctx, const struct event *e)
 {
-    struct outrider_relay *r = ctx;
-    struct outrider_relay_event told = {.size = sizeof told,
-                                        .outcome = outrider__outcome_name(e->outcome),
-                                        .id = text_of(e->id),
-                                        .aggregate_type = text_of(e->aggregate_type),
-                                        .aggregate_id = text_of(e->aggregate_id),
-                                        .event_type = text_of(e->event_type),
-                                        .topic = text_of(e->delivery.topic),
-                                        .attempts = e->attempts,
-                                        .reason = e->failure};
-    r->observer.event(r->observer.ctx, &told);
+    outrider__observer_event(&((struct outrider_relay *)ctx)->observer, e);
 }
 
 static int fail_no_relay(struct outrider_error *err)
@@ -108,12 +82,7 @@ int outrider_relay_observe(struct outrider_relay *relay,
 {
     if (check_new(relay, err) < 0)
         return -1;
-    if (observer == NULL || observer->size < sizeof *observer)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "no observer was given, or its size is not set: begin with "
-                              "OUTRIDER_RELAY_OBSERVER_INIT");
-    relay->observer = *observer;
-    return 0;
+    return outrider__observer_copy(&relay->observer, observer, err);
 }
 
 int outrider_relay_start(struct outrider_relay *relay, unsigned flags, struct outrider_error *err)
@@ -131,8 +100,8 @@ int outrider_relay_start(struct outrider_relay *relay, unsigned flags, struct ou
         return -1;
     setup.observer = (struct relay_observer){
         .ctx = relay,
-        .note = relay->observer.note != NULL ? on_note : NULL,
-        .event = relay->observer.event != NULL ? on_event : NULL,
+        .note = on_note,
+        .event = on_event,
         .wants_delivered = relay->observer.event != NULL && relay->observer.wants_delivered,
     };
     return outrider__engine_start(&relay->engine, &setup, err);

@@ -2,14 +2,30 @@
 #include "base/uuid.h"
 
 #include <ctype.h>
+#include <string.h>
 #include <sys/random.h>
 
-int outrider__uuid_new(int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE])
+#define RANDOM_PART 8 /* of an id's 16 bytes */
+
+/* The first time for one id only: there may be no second. */
+static int refill(struct uuid_pool *pool)
+{
+    size_t n = pool->end == 0 ? RANDOM_PART : sizeof pool->bytes;
+    if (getrandom(pool->bytes, n, 0) != (ssize_t)n)
+        return -1;
+    pool->next = 0;
+    pool->end = n;
+    return 0;
+}
+
+int outrider__uuid_from(struct uuid_pool *pool, int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE])
 {
     static const char hex[] = "0123456789abcdef";
     unsigned char b[16];
-    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+    if (pool->next == pool->end && refill(pool) < 0)
         return -1;
+    memcpy(b + sizeof b - RANDOM_PART, pool->bytes + pool->next, RANDOM_PART);
+    pool->next += RANDOM_PART;
     /* RFC 9562: 48 bits of milliseconds, then the version; the 12 bits of
      * rand_a carry the fraction of the millisecond, so that ids made by one
      * process in one millisecond still sort. */
@@ -29,6 +45,12 @@ int outrider__uuid_new(int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE])
     }
     *p = '\0';
     return 0;
+}
+
+int outrider__uuid_new(int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE])
+{
+    struct uuid_pool pool = {0};
+    return outrider__uuid_from(&pool, wall_us, ret_text);
 }
 
 bool outrider__uuid_is_valid(struct bytes text)

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/event_check.h"
-#include "base/uuid.h"
 
 /* More ids than any database takes in one statement. */
 #define IDS_CAP ((size_t)1 << 30)
@@ -14,6 +13,7 @@
 void outrider__writer_init(struct outrider_writer *w, const struct writer_ops *ops)
 {
     w->ops = ops;
+    w->pool.next = w->pool.end = 0;
     outrider__strbuf_init(&w->ids, IDS_CAP);
 }
 
@@ -37,11 +37,12 @@ void outrider__writer_blame(struct outrider_error *err, size_t i)
     memcpy(err->message, place, n);
 }
 
-static int make_id(const struct outrider_event *e, writer_id ret_id, struct outrider_error *err)
+static int make_id(struct outrider_writer *w, const struct outrider_event *e, writer_id ret_id,
+                   struct outrider_error *err)
 {
     if (e->id != NULL)
         memcpy(ret_id, e->id, OUTRIDER_ID_SIZE);
-    else if (outrider__uuid_new(outrider__clock_now().wall_us, ret_id) < 0)
+    else if (outrider__uuid_from(&w->pool, outrider__clock_now().wall_us, ret_id) < 0)
         return outrider__fail(err, OUTRIDER_IO, OUTRIDER_RETRY, "the system has no random bytes");
     return 0;
 }
@@ -62,7 +63,7 @@ int outrider_writer_put(struct outrider_writer *w, const struct outrider_event *
     writer_id id;
     if (check_call(w, flags, err) < 0 ||
         outrider__event_check(event, w->ops->max_payload, err) < 0 ||
-        w->ops->check(w, flags, err) < 0 || make_id(event, id, err) < 0 ||
+        w->ops->check(w, flags, err) < 0 || make_id(w, event, id, err) < 0 ||
         w->ops->insert(w, event, 1, (const writer_id *)&id, err) < 0)
         return -1;
     if (ret_id != NULL)
@@ -108,7 +109,7 @@ int outrider_writer_put_many(struct outrider_writer *w, const struct outrider_ev
     if (ids == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        if (make_id(writer_event_at(events, i), ids[i], err) < 0)
+        if (make_id(w, writer_event_at(events, i), ids[i], err) < 0)
             return -1;
     if (w->ops->insert(w, events, n, (const writer_id *)ids, err) < 0)
         return -1;

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/strbuf.h"
+#include "base/uuid.h"
 #include "outrider/writer.h"
 
 typedef char writer_id[OUTRIDER_ID_SIZE];
@@ -29,6 +30,7 @@ struct writer_ops {
 struct outrider_writer {
     const struct writer_ops *ops;
     struct strbuf ids;
+    struct uuid_pool pool; /* a connection, too, belongs to one process */
 };
 
 void outrider__writer_init(struct outrider_writer *w, const struct writer_ops *ops);

@@ -40,8 +40,7 @@ char *writer_case_big(struct outrider_event *e)
     return big;
 }
 
-/* One field each that is wrong. */
-static size_t spoil(struct outrider_event *bad, size_t cap)
+size_t writer_case_spoil(struct outrider_event *bad, size_t cap)
 {
     size_t n = 0;
 #define BAD(statement)                        \
@@ -87,9 +86,9 @@ static void must_fail(int rc, const struct outrider_error *err, size_t i)
 
 void writer_case_misuse(struct outrider_writer *w)
 {
-    struct outrider_event bad[32];
+    struct outrider_event bad[WRITER_CASE_BAD];
     struct outrider_error err = {0};
-    size_t n = spoil(bad, sizeof bad / sizeof *bad);
+    size_t n = writer_case_spoil(bad, sizeof bad / sizeof *bad);
     for (size_t i = 0; i < n; i++) {
         struct outrider_event pair[2] = {writer_case_event("{}"), bad[i]};
         char id[OUTRIDER_ID_SIZE] = "untouched";

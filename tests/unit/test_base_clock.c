@@ -232,8 +232,12 @@ static void uuids_of_one_instant_differ(void **state)
 {
     (void)state;
     char ids[200][OUTRIDER_ID_SIZE];
-    for (size_t i = 0; i < 200; i++) {
-        assert_int_equal(outrider__uuid_new(1767323045000000, ids[i]), 0);
+    struct uuid_pool pool = {0};
+    for (size_t i = 0; i < 200; i++) { /* a pool is filled several times */
+        int r = i % 2 != 0 ? outrider__uuid_new(1767323045000000, ids[i])
+                           : outrider__uuid_from(&pool, 1767323045000000, ids[i]);
+        assert_int_equal(r, 0);
+        assert_true(outrider__uuid_is_valid(bytes_str(ids[i])));
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(ids[i], ids[k]);
     }

@@ -299,6 +299,212 @@ static void many_sessions_share_a_publisher(void **state)
                      s.published);
 }
 
+static void do_sql(PGconn *pg, const char *text)
+{
+    PGresult *r = PQexec(pg, text);
+    if (PQresultStatus(r) != PGRES_COMMAND_OK && PQresultStatus(r) != PGRES_TUPLES_OK)
+        fail_msg("%s", PQerrorMessage(pg));
+    PQclear(r);
+}
+
+static void every_event_of_a_committed_transaction_is_counted_once(void **state)
+{
+    struct place *p = *state;
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    until_settled(p->hybrid);
+    struct outrider_hybrid_stats before = stats_of(p->hybrid);
+    assert_int_equal(before.queued, 0);
+    /* Marking waits for a lock that the test holds, so what is sent stays queued. */
+    do_sql(p->pg, "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM "
+                  "pg_advisory_xact_lock(42); RETURN new; END$$; CREATE TRIGGER wait BEFORE UPDATE "
+                  "ON outbox FOR EACH ROW EXECUTE FUNCTION wait()");
+    PGconn *holder = PQconnectdb(p->url);
+    do_sql(holder, "SELECT pg_advisory_lock(42)");
+    commit(p->session, "held", NULL, 3);
+    commit(p->session, "held", NULL, 2);
+    struct outrider_hybrid_stats now = stats_of(p->hybrid);
+    assert_int_equal(now.claimed - before.claimed, 3);
+    assert_int_equal(now.queued, 3);
+    assert_int_equal(now.published, before.published);
+    assert_int_equal(now.busy - before.busy, 2);
+    PQfinish(holder);
+    until_settled(p->hybrid);
+    now = stats_of(p->hybrid);
+    assert_int_equal(now.queued, 0);
+    assert_int_equal(now.published - before.published, 3);
+    assert_int_equal(now.failed, 0);
+}
+
+static void what_is_rolled_back_counts_nowhere(void **state)
+{
+    struct place *p = *state;
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    do_sql(p->pg, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE "
+                  "check_violation; END$$; CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON outbox "
+                  "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()");
+    until_settled(p->hybrid);
+    struct outrider_hybrid_stats before = stats_of(p->hybrid);
+    struct outrider_event e = OUTRIDER_EVENT_INIT;
+    e.aggregate_type = "order";
+    e.aggregate_id = "undone";
+    e.event_type = "Created";
+    assert_int_equal(outrider_session_begin(p->session, NULL), 0);
+    assert_int_equal(outrider_session_enqueue(p->session, &e, NULL, NULL), 0);
+    assert_int_equal(outrider_session_commit(p->session, NULL), -1); /* at COMMIT itself */
+    struct outrider_hybrid_stats after = stats_of(p->hybrid);
+    assert_memory_equal(&after, &before, sizeof after);
+}
+
+static void a_shorter_struct_of_an_older_program_is_filled_as_far_as_it_goes(void **state)
+{
+    struct place *p = *state;
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    struct outrider_hybrid_stats s;
+    memset(&s, 0x55, sizeof s);
+    s.size = offsetof(struct outrider_hybrid_stats, queued);
+    assert_int_equal(outrider_hybrid_stats(p->hybrid, &s, NULL), 0);
+    assert_int_equal(s.size, offsetof(struct outrider_hybrid_stats, queued));
+    assert_true(s.claimed > 0 && s.claimed < 1000000);
+    assert_int_equal(s.queued, 0x5555555555555555);
+    assert_int_equal(s.failed, 0x5555555555555555);
+}
+
+static void what_is_published_counts_in_the_pipelines_totals(void **state)
+{
+    struct place *p = *state;
+    /* As a relay that ran before has left it. */
+    do_sql(p->pg, "INSERT INTO outrider_cursor (pipeline, outbox, delivered_total) VALUES "
+                  "('default', 'public.outbox', 7), ('other', 'public.outbox', 1)");
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    PGconn *relay = PQconnectdb(p->url);
+    do_sql(relay, "BEGIN; UPDATE outrider_cursor SET epoch = epoch + 1");
+    commit(p->session, "totals", NULL, 4);
+    until_settled(p->hybrid); /* which a locked row does not hold up */
+    do_sql(relay, "COMMIT");
+    PQfinish(relay);
+    long goal = 7 + (long)stats_of(p->hybrid).published;
+    static const char told[] = "SELECT delivered_total * (settled_at IS NOT NULL)::integer FROM "
+                               "outrider_cursor WHERE pipeline = 'default'";
+    for (int i = 0; value(p, told) != goal; i++) {
+        assert_true(i < PATIENCE);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    assert_int_equal(
+        value(p, "SELECT delivered_total FROM outrider_cursor WHERE pipeline = 'other'"), 1);
+}
+
+struct watcher {
+    pthread_mutex_t mutex;
+    int connected, ended, delivered;
+    char why[512];
+};
+
+static void on_note(void *ctx, enum outrider_relay_note note, uint64_t count,
+                    const struct outrider_error *why)
+{
+    struct watcher *w = ctx;
+    (void)count;
+    pthread_mutex_lock(&w->mutex);
+    w->connected += note == OUTRIDER_NOTE_SOURCE_CONNECTED;
+    w->ended += note == OUTRIDER_NOTE_STOPPED;
+    if (why != NULL)
+        (void)snprintf(w->why, sizeof w->why, "%s", why->message);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void on_event(void *ctx, const struct outrider_relay_event *event)
+{
+    struct watcher *w = ctx;
+    pthread_mutex_lock(&w->mutex);
+    w->delivered += strcmp(event->outcome, "delivered") == 0;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void an_observer_is_told_what_the_publisher_does_and_why_it_ends(void **state)
+{
+    struct place *p = *state;
+    struct watcher w = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct outrider_relay_observer o = OUTRIDER_RELAY_OBSERVER_INIT;
+    struct outrider_hybrid *h = NULL;
+    o.ctx = &w;
+    o.note = on_note;
+    o.event = on_event;
+    o.wants_delivered = 1;
+    assert_int_equal(outrider_hybrid_new(NULL, &h, NULL), 0);
+    assert_int_equal(outrider_hybrid_observe(h, NULL, NULL), -1);
+    assert_int_equal(outrider_hybrid_observe(NULL, &o, NULL), -1);
+    assert_int_equal(outrider_hybrid_observe(h, &(struct outrider_relay_observer){0}, NULL), -1);
+    assert_int_equal(outrider_hybrid_observe(h, &o, NULL), 0);
+    assert_int_equal(outrider_hybrid_set(h, "source.url", p->url, NULL), 0);
+    assert_int_equal(outrider_hybrid_set(h, "sink.url", "null:", NULL), 0);
+    assert_int_equal(outrider_hybrid_start(h, NULL), 0);
+    assert_int_equal(outrider_hybrid_observe(h, &o, NULL), -1);
+    p->hybrid = h;
+    assert_int_equal(outrider_hybrid_attach(h, p->session, NULL), 0);
+    until_claimed(p);
+    until_settled(h);
+    int published = (int)stats_of(h).published;
+    outrider_hybrid_free(h);
+    assert_int_equal(w.connected, 1);
+    assert_int_equal(w.delivered, published);
+    assert_int_equal(w.ended, 1);
+    assert_string_equal(w.why, "");
+
+    /* A database that is not there: nothing but the observer says so. */
+    p->hybrid = NULL;
+    char url[300];
+    (void)snprintf(url, sizeof url, "%s", p->url);
+    *strstr(url, "hybrid") = 'x';
+    assert_int_equal(outrider_hybrid_new(NULL, &h, NULL), 0);
+    assert_int_equal(outrider_hybrid_observe(h, &o, NULL), 0);
+    assert_int_equal(outrider_hybrid_set(h, "source.url", url, NULL), 0);
+    assert_int_equal(outrider_hybrid_set(h, "sink.url", "null:", NULL), 0);
+    assert_int_equal(outrider_hybrid_start(h, NULL), 0);
+    for (int i = 0, told = 0; !told; i++) {
+        assert_true(i < PATIENCE);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        pthread_mutex_lock(&w.mutex);
+        told = strstr(w.why, "does not exist") != NULL;
+        pthread_mutex_unlock(&w.mutex);
+    }
+    outrider_hybrid_free(h);
+}
+
+static const char exact_here[] =
+    "INSERT INTO outrider_cursor (pipeline, outbox) VALUES ('exact', 'public.outbox'); "
+    "INSERT INTO outrider_intent (pipeline, identity) VALUES ('exact', 'postgresql:1/a/b/exact')";
+
+static void an_outbox_that_is_relayed_exactly_once_is_refused(void **state)
+{
+    struct place *p = *state;
+    struct outrider_error err = {0};
+    /* Of another outbox: no matter. */
+    do_sql(p->pg, "CREATE TABLE other (id integer); INSERT INTO outrider_cursor (pipeline, outbox) "
+                  "VALUES ('elsewhere', 'public.other'); INSERT INTO outrider_intent (pipeline, "
+                  "identity) VALUES ('elsewhere', 'postgresql:1/a/b/elsewhere')");
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    /* A relay that begins with it while the session is attached. */
+    do_sql(p->pg, exact_here);
+    struct outrider_hybrid_stats before = stats_of(p->hybrid);
+    commit(p->session, "plain", NULL, 2);
+    assert_int_equal(stats_of(p->hybrid).unsuitable - before.unsuitable, 2);
+    assert_int_equal(stats_of(p->hybrid).claimed, before.claimed);
+    outrider_session_free(p->session);
+    assert_int_equal(outrider_session_pg(p->pg, &p->session, NULL), 0);
+    assert_int_equal(outrider_hybrid_attach(p->hybrid, p->session, &err), -1);
+    assert_int_equal(err.code, OUTRIDER_CONFIG);
+    assert_non_null(strstr(err.message, "pipeline 'exact'"));
+    assert_non_null(strstr(err.message, "exactly_once"));
+    commit(p->session, "after", NULL, 1); /* the session is as good as before */
+    do_sql(p->pg, "UPDATE outrider_intent SET identity = ''"); /* it went on without */
+    assert_int_equal(outrider_hybrid_attach(p->hybrid, p->session, &err), 0);
+}
+
 static void *commit_hot(void *ctx)
 {
     struct place *p = ctx;
@@ -449,6 +655,12 @@ int main(void)
         TEST(what_can_never_be_sent_is_handed_to_the_relay),
         TEST(what_is_published_can_be_deleted),
         TEST(many_sessions_share_a_publisher),
+        TEST(every_event_of_a_committed_transaction_is_counted_once),
+        TEST(what_is_rolled_back_counts_nowhere),
+        TEST(a_shorter_struct_of_an_older_program_is_filled_as_far_as_it_goes),
+        TEST(what_is_published_counts_in_the_pipelines_totals),
+        TEST(an_observer_is_told_what_the_publisher_does_and_why_it_ends),
+        TEST(an_outbox_that_is_relayed_exactly_once_is_refused),
         TEST(a_writer_of_the_same_key_is_waited_for_and_seen),
         TEST(transactions_with_the_same_keys_in_any_order_do_not_deadlock),
         TEST(a_lost_connection_of_the_publisher_is_made_anew),

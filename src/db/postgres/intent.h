@@ -28,6 +28,7 @@ enum pg_intent_statement {
     INTENT_MAKE,
     INTENT_TAKE,
     INTENT_PENDING,
+    INTENT_LEAVE,
     INTENT_SAVE,
     INTENT_BODY,
     INTENT_EPOCH,
@@ -46,7 +47,8 @@ struct pg_intent {
 };
 
 /* Takes the row over, or, without exactly_once, looks whether there is an intent
- * that only exactly_once can settle. is_taken says when it is done. */
+ * that only exactly_once can settle, and notes that it is over otherwise. A replay
+ * settles nothing and leaves the row alone. is_taken says when it is done. */
 int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err);
 void outrider__pg_intent_release(struct pg_source *s);
 /* Starts INTENT and RECALL. */

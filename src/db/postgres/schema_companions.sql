@@ -79,7 +79,7 @@ CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
 
 -- exactly_once: what the pipeline's last transaction settles if it is committed;
 -- body NULL: it is settled. epoch counts take-overs, identity is the pipeline's
--- name in the sink.
+-- name in the sink; empty: it runs without exactly_once now.
 CREATE TABLE IF NOT EXISTS outrider_intent (
     pipeline text NOT NULL PRIMARY KEY,
     identity text NOT NULL,

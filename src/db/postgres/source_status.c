@@ -75,15 +75,27 @@ static int check_mode(const struct status_source *d, const PGresult *r, struct o
                           name, name, name);
 }
 
+/* They claim nothing more once the intent's row is there. */
+static void warn_claimed(const struct status_source *d, const struct status_table *t, int64_t n)
+{
+    if (n > 0)
+        outrider__pg_source_warn(d->s,
+                                 "exactly_once: %lld events in %s are claimed by applications that "
+                                 "publish by themselves (outrider/hybrid.h); these may come twice",
+                                 (long long)n, t->a.outbox);
+}
+
 static int take_over(struct status_source *d, struct outrider_error *err);
 
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
-    (void)n;
+    struct status_table *t = &d->tables[d->taking];
     if (check_sink(d, results[0], err) < 0 || check_mode(d, results[0], err) < 0)
         return -1;
-    d->tables[d->taking].epoch = outrider__pg_get_int(results[0], 0, 0, 0);
+    t->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
+    if (t->sql[ST_CLAIMED] != NULL)
+        warn_claimed(d, t, outrider__pg_get_int(results[n - 1], 0, 0, 0));
     if (++d->taking < d->n_tables)
         return take_over(d, err);
     outrider__pg_source_activate(d->s);
@@ -105,6 +117,9 @@ static int take_over(struct status_source *d, struct outrider_error *err)
         return -1;
     if (t->sql[ST_RECLAIM] != NULL && !d->competes &&
         outrider__pg_request_add(c, &t->st[ST_RECLAIM], NULL, err) < 0)
+        return -1;
+    if (t->sql[ST_CLAIMED] != NULL &&
+        outrider__pg_request_add(c, &t->st[ST_CLAIMED], NULL, err) < 0)
         return -1;
     return outrider__pg_request_end(c, err);
 }

@@ -42,6 +42,7 @@ enum status_statement {
     ST_CURSOR,
     ST_TAKE,
     ST_RECLAIM,
+    ST_CLAIMED, /* by applications that publish by themselves */
     ST_RENEW,
     ST_RELEASE, /* claimed, but did not fit into the batch */
     ST_CLEANUP,

@@ -591,6 +591,19 @@ static void reclaim_sql(struct strbuf *q, const struct status_source *d,
     }
 }
 
+/* Exactly once: what an application has claimed (app/hybrid.h), it may have sent. */
+static void claimed_sql(struct strbuf *q, const struct status_source *d,
+                        const struct status_table *t)
+{
+    if (!t->has_owner || !d->s->config->exactly_once)
+        return;
+    outrider__strbuf_appendf(q, "SELECT count(*) FROM %s o WHERE ", t->a.outbox);
+    outrider__pg_sql_unsettled(q, &t->a, "o.");
+    strbuf_append_str(q, " AND starts_with(");
+    col(q, t, ROLE_LOCKED_BY, "o.");
+    strbuf_append_str(q, "::text, 'hybrid:')");
+}
+
 static void renew_sql(struct strbuf *q, const struct status_source *d, const struct status_table *t)
 {
     if (!t->has_owner)
@@ -623,6 +636,7 @@ static const char *const purposes[ST_COUNT] = {
     [ST_CURSOR] = "cannot settle",
     [ST_TAKE] = "cannot take the pipeline over",
     [ST_RECLAIM] = "cannot take back what another relay had",
+    [ST_CLAIMED] = "cannot look for events that applications publish",
     [ST_RENEW] = "cannot renew the lease",
     [ST_RELEASE] = "cannot give rows back",
     [ST_CLEANUP] = "cannot clean up",
@@ -658,6 +672,9 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
         break;
     case ST_RECLAIM:
         reclaim_sql(q, d, t);
+        break;
+    case ST_CLAIMED:
+        claimed_sql(q, d, t);
         break;
     case ST_RENEW:
         renew_sql(q, d, t);

@@ -30,6 +30,7 @@ struct sqlite_writer {
     struct outrider_writer base; /* must stay first: see writer_of() */
     sqlite3 *db;
     sqlite3_stmt *insert; /* NULL until the first event */
+    bool takes_text;      /* the payload, in this call */
 };
 
 static struct sqlite_writer *writer_of(struct outrider_writer *w)
@@ -38,24 +39,29 @@ static struct sqlite_writer *writer_of(struct outrider_writer *w)
 }
 
 /* Text columns get text, others bytes: a BLOB that lies in a TEXT column stays
- * one, and `WHERE payload LIKE` or json_extract would not see it. Asked for each
- * event: the table may be another one since, which SQLite notices only later. */
-static int bind_payload(sqlite3 *db, sqlite3_stmt *st, int i, const struct outrider_event *e,
-                        struct outrider_error *err)
+ * one, and `WHERE payload LIKE` or json_extract would not see it. Asked in each
+ * call: the table may be another one since, which SQLite notices only later. */
+static bool takes_text(sqlite3 *db)
 {
     const char *type = NULL;
     (void)sqlite3_table_column_metadata(db, "main", "outbox", "payload", &type, NULL, NULL, NULL,
                                         NULL);
+    return type != NULL && sqlite3_stricmp(type, "TEXT") == 0;
+}
+
+static int bind_payload(const struct sqlite_writer *w, int i, const struct outrider_event *e,
+                        struct outrider_error *err)
+{
     struct bytes payload = bytes_of(e->payload != NULL ? e->payload : "", e->payload_len);
-    if (type == NULL || sqlite3_stricmp(type, "TEXT") != 0)
-        return sqlite3_bind_blob64(st, i, payload.data, payload.len, SQLITE_STATIC);
+    if (!w->takes_text)
+        return sqlite3_bind_blob64(w->insert, i, payload.data, payload.len, SQLITE_STATIC);
     if (!outrider__bytes_is_utf8(payload) || memchr(payload.data, '\0', payload.len) != NULL) {
         (void)outrider__event_fail_field(err, "payload",
                                          "is not UTF-8 text, which the outbox asks for; "
                                          "`outrider init --payload bytea` takes any bytes");
         return -1;
     }
-    return sqlite3_bind_text64(st, i, payload.data, payload.len, SQLITE_STATIC, SQLITE_UTF8);
+    return sqlite3_bind_text64(w->insert, i, payload.data, payload.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 static int bind_string(sqlite3_stmt *st, int i, const char *s)
@@ -97,7 +103,7 @@ static int bind_event(struct sqlite_writer *w, const struct outrider_event *e, c
                       struct outrider_error *err)
 {
     sqlite3_stmt *st = w->insert;
-    int rc = bind_payload(w->db, st, 5, e, err);
+    int rc = bind_payload(w, 5, e, err);
     if (rc < 0)
         return -1;
     rc |= bind_string(st, 1, id);
@@ -165,6 +171,7 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
     if (w->insert == NULL && sqlite3_prepare_v3(w->db, sql_insert, -1, SQLITE_PREPARE_PERSISTENT,
                                                 &w->insert, NULL) != SQLITE_OK)
         return fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+    w->takes_text = takes_text(w->db);
     sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(w->db);
     int rc = n == 1 ? insert_one(w, events, ids[0], err) : insert_all(w, events, n, ids, err);
     /* The application may want to know the rowid of its own last insert. */
