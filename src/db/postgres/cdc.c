@@ -385,10 +385,10 @@ static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
     struct cdc_source *c = cdc_of(s);
     if (c == NULL)
         return 0;
-    /* Ready: a fetch reads when there is room for it. But nobody fetches before it is active. */
+    /* Ready: a fetch reads when there is room for it. */
     bool wants =
-        c->link.state != LINK_STREAMING || (!(s->base.active && s->base.ready) && !c->has_held &&
-                                            !c->is_stopped && !c->is_paused && c->fetch_op == NULL);
+        c->link.state != LINK_STREAMING ||
+        (!s->base.ready && !c->has_held && !c->is_stopped && !c->is_paused && c->fetch_op == NULL);
     int n = outrider__cdc_link_fds(&c->link, wants, ret_fds, max);
     n += outrider__cdc_link_fds(&c->maker, true, ret_fds + n, max - n);
     return n;
