@@ -40,15 +40,18 @@ class Writer(threading.Thread):
     def run(self):
         try:
             while time.monotonic() < self.until:
-                try:
-                    self.transaction()
-                except SqlError as e:
-                    if e.state not in ("40P01", "40001"):
-                        raise
-                    self.session.rollback()
+                self.attempt()
                 self.pause()
         except BaseException as e:
             self.failure = e
+
+    def attempt(self):
+        try:
+            self.transaction()
+        except SqlError as e:
+            if e.state not in ("40P01", "40001"):
+                raise
+            self.session.rollback()
 
     def pause(self):
         kind = self.chance.random()
