@@ -112,6 +112,16 @@ static void step_when_woken(struct harness *h, struct instant frozen)
     step(h, frozen);
 }
 
+/* What the server shows may show a while after the source came to rest. */
+static void step_until(struct harness *h, struct instant frozen, const char *sql)
+{
+    for (int i = 0; !is_true(sql); i++) {
+        assert_in_range(i, 0, DEADLINE_MS);
+        if (is_woken(h, frozen, 1))
+            step(h, frozen);
+    }
+}
+
 static void it_is_active_as_soon_as_the_server_has_answered(void **state)
 {
     struct harness *h = *state;
@@ -120,16 +130,19 @@ static void it_is_active_as_soon_as_the_server_has_answered(void **state)
         step_when_woken(h, frozen);
 }
 
+static void the_slot_is_made_and_the_stream_follows(void **state)
+{
+    struct harness *h = *state;
+    h->config.source.mode = MODE_CDC;
+    step_until(h, open_frozen(h), has_stream);
+}
+
 static void while_it_waits_for_its_intents_it_rests(void **state)
 {
     struct harness *h = *state;
     pg_fixture_sql(2, "BEGIN; LOCK TABLE outrider_intent");
     struct instant frozen = open_frozen(h);
-    for (int i = 0; !is_true(waits_for_intents); i++) {
-        assert_in_range(i, 0, DEADLINE_MS);
-        if (is_woken(h, frozen, 1))
-            step(h, frozen);
-    }
+    step_until(h, frozen, waits_for_intents);
     harness_insert(h, "a"); /* of a stream that nobody reads yet */
     wait_for(all_is_sent);
     for (int i = 0; is_woken(h, frozen, MOMENT_MS); i++) {
@@ -158,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         POLL(it_is_active_as_soon_as_the_server_has_answered),
         POLL(while_it_waits_for_its_intents_it_rests),
+        POLL(the_slot_is_made_and_the_stream_follows),
         CDC(it_is_active_as_soon_as_the_server_has_answered),
         CDC(while_it_waits_for_its_intents_it_rests),
     };
