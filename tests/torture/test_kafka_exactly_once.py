@@ -15,8 +15,7 @@ import kafkaserver
 import pgcase
 import pgcdc
 
-SOAK = bool(os.environ.get("OUTRIDER_SOAK"))
-KILLS = 50 if SOAK else 2
+KILLS = 50 if harness.SOAK else 2
 KEYS = ["k%d" % i for i in range(4)]
 OPTIONS = ("exactly_once=true", "source.batch=16", "retry.delays=[10ms]", "retry.max_attempts=20",
            "cleanup.retention=0")
@@ -167,11 +166,11 @@ class Shop:
 
 
 # Between them SQLite and the log try every point; a soak tries all with all, ten times.
-NUMBERS = range(1, 11) if SOAK else (2,)
+NUMBERS = range(1, 11) if harness.SOAK else (2,)
 
 
 def share(points, part, parts):
-    return points if SOAK else points[part::parts]
+    return points if harness.SOAK else points[part::parts]
 
 
 class FromSqlite(Shop, harness.OutriderTest):
@@ -222,7 +221,7 @@ class FromStatus(PostgresShop, pgcase.PostgresTest):
         self.begin("poll")
 
     def test_killed_at_every_point_nothing_is_lost_doubled_or_reordered(self):
-        self.try_points(POINTS if SOAK else CRUCIAL, NUMBERS)
+        self.try_points(POINTS if harness.SOAK else CRUCIAL, NUMBERS)
 
 
 class FromCdc(PostgresShop, pgcdc.CdcTest):
@@ -231,7 +230,7 @@ class FromCdc(PostgresShop, pgcdc.CdcTest):
         self.begin("cdc")
 
     def test_killed_at_every_point_nothing_is_lost_doubled_or_reordered(self):
-        self.try_points(POINTS if SOAK else CRUCIAL, NUMBERS)
+        self.try_points(POINTS if harness.SOAK else CRUCIAL, NUMBERS)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,15 @@ OUTRIDER_SOAK=1 counts fifty deaths, otherwise it is each failpoint once, and
 fifty restarts, otherwise three.
 OUTRIDER_SEED repeats a run's choices (not its timing)."""
 import collections
-import os
 import random
 import time
 import unittest
 
 import test_postgres_log as storm
-from harness import wait_until
+from harness import SOAK, wait_until
 from pgcdc import CdcTest
 from pgserver import ConnectionLost, SqlError
 
-SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")
 # On the way of an event: received, handed on, published, settled, confirmed.
 POINTS = ("cdc.receive", "relay.after_fetch", "file.after_write", "file.after_sync", "relay.before_settle",
           "cdc.before_settle", "cdc.after_settle", "relay.after_settle", "cdc.before_confirm", "cdc.after_confirm")

@@ -17,7 +17,7 @@ from harness import SOURCE, wait_until
 from pgcase import PostgresTest
 from pgserver import SqlError
 
-SECONDS = 60 if os.environ.get("OUTRIDER_SOAK") else 10
+SECONDS = 60 if harness.SOAK else 10
 SEED = int(os.environ.get("OUTRIDER_SEED", time.time_ns() % 1000000))
 WRITERS = 8
 KEYS = 12
