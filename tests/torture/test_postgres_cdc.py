@@ -42,7 +42,7 @@ class HardyWriter(storm.Writer):
     def is_back(self):
         self.session.kill()
         try:
-            self.session = self.test.session("app")
+            self.session = self.test.session("app", options=self.options)
             self.end_prepared()
             return True
         except (ConnectionLost, SqlError):

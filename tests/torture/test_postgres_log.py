@@ -32,8 +32,8 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.chance = random.Random(SEED * 1000 + number)
         self.number, self.until = number, until
-        options = "-c synchronous_commit=off" if number % 4 == 3 else ""
-        self.session = test.session("app", options=options)
+        self.options = "-c synchronous_commit=off" if number % 4 == 3 else ""
+        self.session = test.session("app", options=self.options)
         self.nonce = 0
         self.failure = None
 
