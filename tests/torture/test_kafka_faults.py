@@ -93,7 +93,8 @@ class OneBroker(FaultTest):
         self.put_many(rows, "--batch", "5000")
         relay.wait_for_log("no broker of")
         # Several times as long as each of the timeouts above.
-        harness.wait_until(lambda: time.monotonic() - away_since > (120 if harness.SOAK else 6), "an outage")
+        outage = 120 if harness.SOAK else 6
+        harness.wait_until(lambda: time.monotonic() - away_since > outage, "an outage", outage + harness.DEADLINE)
         self.assertLess(rss(relay.pid) - before, 40 << 20)
         self.assertGreaterEqual(self.assert_nothing_failed()["pending"], 59000)
         self.restart(node)
