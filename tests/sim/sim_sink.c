@@ -260,7 +260,7 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
     s->trouble[0] = '\0';
     if (w->outage && w->holds) {
         if (me->n > 0)
-            (void)snprintf(s->trouble, sizeof s->trouble, "simulated: nobody answers");
+            (void)snprintf(s->trouble, sizeof s->trouble, "simulated: sink does not answer");
         s->wake_us = now.mono_us + 5000;
         return 0;
     }

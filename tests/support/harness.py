@@ -18,6 +18,7 @@ import unittest
 
 OUTRIDER = os.environ.get("OUTRIDER", "build-test/outrider")
 SOURCE = os.environ.get("OUTRIDER_SOURCE", ".")
+SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")  # full counts: scripts/soak
 DEADLINE = 60.0  # generous: a slow machine must not fail a test
 
 

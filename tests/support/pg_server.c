@@ -65,7 +65,7 @@ bool pg_server_start(void)
             as_postgres(), bindir, dir) != 0)
         return false;
     if (run("printf \"listen_addresses = ''\\nunix_socket_directories = '%s'\\nfsync = off\\n"
-            "max_prepared_transactions = 8\\n\" >> %s/data/postgresql.conf",
+            "max_prepared_transactions = 8\\nwal_level = logical\\n\" >> %s/data/postgresql.conf",
             dir, dir) != 0)
         return false;
     return run("cd / && %s %s/pg_ctl -D %s/data -l %s/log -w start >/dev/null 2>&1", as_postgres(),

@@ -19,13 +19,13 @@ import tempfile
 import time
 import unittest
 
+import harness
 from pgserver import Server, clean_environment, wait_for
 
 BUILD = os.environ.get("OUTRIDER_BUILD", "build-test")
 OUTRIDER = os.environ.get("OUTRIDER", os.path.join(BUILD, "outrider"))
 HYBRID = os.path.join(BUILD, "examples", "hybrid", "hybrid")
-SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")
-ROUNDS = 100 if SOAK else 8
+ROUNDS = 100 if harness.SOAK else 8
 CUSTOMERS = 12
 PROCESSES = 4
 

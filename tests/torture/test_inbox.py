@@ -11,7 +11,7 @@ import harness
 import kafkaserver
 from pgcase import PostgresTest
 
-KILLS = 50 if os.environ.get("OUTRIDER_SOAK") else 5
+KILLS = 50 if harness.SOAK else 5
 SEED = int(os.environ.get("OUTRIDER_SEED") or random.SystemRandom().randrange(1, 10**6))
 ACCOUNTS = 7
 BANK = os.path.join(os.environ["OUTRIDER_BUILD"], "examples", "bank", "bank")

@@ -8,13 +8,14 @@ import os
 import random
 import re
 import signal
+import sys
 
 import harness
 import kafkaserver
 import pgcase
 import pgcdc
 
-SOAK = bool(os.environ.get("OUTRIDER_SOAK"))
+KILLS = 50 if harness.SOAK else 2
 KEYS = ["k%d" % i for i in range(4)]
 OPTIONS = ("exactly_once=true", "source.batch=16", "retry.delays=[10ms]", "retry.max_attempts=20",
            "cleanup.retention=0")
@@ -42,9 +43,9 @@ def names_in_source(*patterns):
     return names
 
 
-POINTS = sorted(n for n in names_in_source("core/*.c", "sink/kafka*.c", "db/sqlite/source_intent.c",
-                                           "db/postgres/intent.c")
-                if n not in ("relay.before_settle", "relay.delivered"))
+COMMON_POINTS = sorted(names_in_source("core/*.c", "sink/kafka*.c") - {"relay.before_settle", "relay.delivered"})
+SQLITE_POINTS = sorted(names_in_source("db/sqlite/source_intent.c"))
+POSTGRES_POINTS = sorted(names_in_source("db/postgres/intent.c"))
 
 
 class Shop:
@@ -121,6 +122,12 @@ class Shop:
             self.write(12)
             self.assertEqual(dying.join(), -signal.SIGKILL, dying.err())
         relay = self.exact_relay(points)
+        try:
+            self.write_until_dead(relay, point)
+        finally:
+            relay.kill()  # one that was spared would be in the way of the others
+
+    def write_until_dead(self, relay, point):
         for _ in range(20):
             self.write(12)
             try:
@@ -130,6 +137,7 @@ class Shop:
                 self.fail("%s: it hangs:\n%s" % (point, relay.err()))
             if not relay.is_running():
                 break
+        self.assertFalse(relay.is_running(), "%s was never passed:\n%s" % (point, relay.err()))
         self.assertEqual(relay.join(), -signal.SIGKILL, "%s:\n%s" % (point, relay.err()))
 
     def try_points(self, points, numbers):
@@ -140,13 +148,36 @@ class Shop:
         self.drain()
         self.assert_exact()
 
+    def test_two_relays_killed_at_random_under_load(self):
+        """Most often the one that is at work; the other one takes over."""
+        relays = [self.exact_relay(), self.exact_relay()]
+        n_at_work = 0
+        for _ in range(KILLS):
+            self.write(random.randrange(5, 60))
+            at_work = harness.wait_until(lambda: [r for r in relays if "connected and active" in r.err()],
+                                         "a relay at work")
+            before = self.state()["pending"]
+            harness.wait_until(lambda: random.random() < 0.3 or self.state()["pending"] < before // 2,
+                               "some progress")
+            victim = random.choice(at_work if random.random() < 0.75 else relays)
+            n_at_work += victim in at_work
+            victim.send(signal.SIGKILL)
+            victim.join()
+            relays[relays.index(victim)] = self.exact_relay()
+        for relay in relays:
+            self.assertTrue(relay.is_running(), relay.err())
+            relay.stop()
+        self.drain()
+        self.assert_exact()
+        print("%d kills, %d of them at work" % (KILLS, n_at_work), file=sys.stderr)
+
 
 # Between them SQLite and the log try every point; a soak tries all with all, ten times.
-NUMBERS = range(1, 11) if SOAK else (2,)
+NUMBERS = range(1, 11) if harness.SOAK else (2,)
 
 
-def share(points, part, parts):
-    return points if SOAK else points[part::parts]
+def share(part):
+    return COMMON_POINTS if harness.SOAK else COMMON_POINTS[part::2]
 
 
 class FromSqlite(Shop, harness.OutriderTest):
@@ -158,8 +189,7 @@ class FromSqlite(Shop, harness.OutriderTest):
         self.begin("poll")
 
     def test_killed_at_every_point_nothing_is_lost_doubled_or_reordered(self):
-        points = [p for p in POINTS if p != "intent.before_begin"] # of PostgreSQL
-        self.try_points(share(points, 0, 2), NUMBERS)
+        self.try_points(share(0) + SQLITE_POINTS, NUMBERS)
 
 
 class PostgresShop(Shop):
@@ -180,25 +210,7 @@ class FromLog(PostgresShop, pgcase.PostgresTest):
         self.begin("poll")
 
     def test_killed_at_every_point_nothing_is_lost_doubled_or_reordered(self):
-        points = [p for p in POINTS if not p.startswith(("intent.before_commit", "intent.after"))]
-        self.try_points(share(points, 1, 2), NUMBERS)
-
-    def test_two_relays_killed_at_random_under_load(self):
-        relays = [self.exact_relay(), self.exact_relay()]
-        for i in range(50 if SOAK else 5):
-            self.write(random.randrange(5, 60))
-            before = self.state()["pending"]
-            harness.wait_until(lambda: random.random() < 0.3 or self.state()["pending"] < before // 2,
-                               "some progress")
-            victim = random.randrange(2)
-            relays[victim].send(signal.SIGKILL)
-            relays[victim].join()
-            relays[victim] = self.exact_relay()
-        for relay in relays:
-            self.assertTrue(relay.is_running(), relay.err())
-            relay.stop()
-        self.drain()
-        self.assert_exact()
+        self.try_points(share(1) + POSTGRES_POINTS, NUMBERS)
 
 
 # What each layout has of its own: what an intent holds, and how it is settled from there.
@@ -214,7 +226,7 @@ class FromStatus(PostgresShop, pgcase.PostgresTest):
         self.begin("poll")
 
     def test_killed_at_every_point_nothing_is_lost_doubled_or_reordered(self):
-        self.try_points(POINTS if SOAK else CRUCIAL, NUMBERS)
+        self.try_points(COMMON_POINTS + POSTGRES_POINTS if harness.SOAK else CRUCIAL, NUMBERS)
 
 
 class FromCdc(PostgresShop, pgcdc.CdcTest):
@@ -223,7 +235,7 @@ class FromCdc(PostgresShop, pgcdc.CdcTest):
         self.begin("cdc")
 
     def test_killed_at_every_point_nothing_is_lost_doubled_or_reordered(self):
-        self.try_points(POINTS if SOAK else CRUCIAL, NUMBERS)
+        self.try_points(COMMON_POINTS + POSTGRES_POINTS if harness.SOAK else CRUCIAL, NUMBERS)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ STEPS = {"relay.before_fetch", "sqlite.fetch", "sqlite.before_sync", "sqlite.aft
          "file.before_write", "file.torn_write", "file.after_write", "file.before_sync", "file.after_sync",
          "relay.before_settle", "settle.before_begin", "settle.before_commit", "settle.after_commit",
          "relay.after_settle"}
-PASSES = tuple(range(1, 21)) if torture.SOAK else (1, 4)
+PASSES = tuple(range(1, 21)) if harness.SOAK else (1, 4)
 
 # What must happen for some to be passed: further failpoints, options, how often at most.
 AFTER = {"file.before_cut": "file.after_write=eio@2"}

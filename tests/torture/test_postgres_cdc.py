@@ -1,27 +1,58 @@
 # SPDX-License-Identifier: MIT
 """Mode cdc under torture: many writers with rollbacks, savepoints and prepared
 transactions, and a relay that dies at each failpoint between receiving,
-publishing, settling and confirming, in turn; and deaths while the mode changes.
+publishing, settling and confirming, in turn; deaths while the mode changes; and
+a server that is restarted.
 
-OUTRIDER_SOAK=1 counts fifty deaths, otherwise it is each failpoint once.
+OUTRIDER_SOAK=1 counts fifty deaths, otherwise it is each failpoint once, and
+fifty restarts, otherwise three.
 OUTRIDER_SEED repeats a run's choices (not its timing)."""
 import collections
-import os
 import random
 import time
 import unittest
 
 import test_postgres_log as storm
-from harness import wait_until
+from harness import SOAK, wait_until
 from pgcdc import CdcTest
+from pgserver import ConnectionLost, SqlError
 
-SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")
 # On the way of an event: received, handed on, published, settled, confirmed.
 POINTS = ("cdc.receive", "relay.after_fetch", "file.after_write", "file.after_sync", "relay.before_settle",
           "cdc.before_settle", "cdc.after_settle", "relay.after_settle", "cdc.before_confirm", "cdc.after_confirm")
 DEATHS = 50 if SOAK else len(POINTS)
+RESTARTS = 50 if SOAK else 3
 MOVES = POINTS + ("cdc.slot_made", "cdc.planned", "cdc.plan_saved", "cdc.sweep", "cdc.left", "settle.before_commit",
                   "settle.after_commit")
+
+
+class HardyWriter(storm.Writer):
+    """Goes on through lost connections."""
+
+    def __init__(self, test, number, until):
+        super().__init__(test, number, until)
+        self.test = test
+
+    def attempt(self):
+        try:
+            super().attempt()
+        except ConnectionLost:
+            wait_until(self.is_back, "the server to be back")
+
+    def is_back(self):
+        self.session.kill()
+        try:
+            self.session = self.test.session("app", options=self.options)
+            self.end_prepared()
+            return True
+        except (ConnectionLost, SqlError):
+            return False
+
+    def end_prepared(self):
+        """It has outlived the connection, with its locks."""
+        for (name,) in self.session.execute(f"SELECT gid FROM pg_prepared_xacts WHERE gid LIKE 'w{self.number}-%'"):
+            verb = self.chance.choice(("COMMIT", "ROLLBACK"))
+            self.session.execute(f"{verb} PREPARED '{name}'")
 
 
 class Storm(CdcTest):
@@ -37,9 +68,9 @@ class Storm(CdcTest):
     def wait_no_gaps(self):
         """In mode cdc the gaps are those of polling before."""
 
-    def weather(self):
+    def weather(self, kind=storm.Writer):
         """Writers that go on until they are told to stop."""
-        writers = [storm.Writer(self, i, float("inf")) for i in range(storm.WRITERS)]
+        writers = [kind(self, i, float("inf")) for i in range(storm.WRITERS)]
         for w in writers:
             w.start()
         return writers
@@ -68,13 +99,13 @@ class Storm(CdcTest):
         self.once()
         return random.Random(storm.SEED)
 
-    def end(self, writers):
+    def end(self, writers, relay=None):
         for w in writers:
             w.until = 0
             w.join(120)
             if w.failure:
                 raise w.failure
-        relay = self.relay()
+        relay = relay or self.relay()
         self.judge(relay)
         self.stop_relay(relay)
         print(f"{len(self.sink_rows.rows)} deliveries")
@@ -97,6 +128,18 @@ class Storm(CdcTest):
         for _ in range(DEATHS // 2):
             self.live(chance, chance.choice(MOVES), chance.choice(("cdc", "poll")))
         self.end(writers)
+
+    def test_a_server_restarted_under_load_loses_invents_and_reorders_nothing(self):
+        chance = self.begin()
+        relay = self.relay()
+        writers = self.weather(HardyWriter)
+        hows = [chance.choice(("fast", "immediate")) for _ in range(RESTARTS)]
+        for how in hows:
+            goal = len(self.sink_rows.read()) + chance.randrange(50, 150)
+            wait_until(lambda goal=goal: len(self.sink_rows.read()) >= goal, "deliveries; its log:\n" + relay.err()[-4000:])
+            self.server.restart(how)
+        print(dict(collections.Counter(hows)))
+        self.end(writers, relay)
 
 
 if __name__ == "__main__":

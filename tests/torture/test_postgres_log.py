@@ -17,7 +17,7 @@ from harness import SOURCE, wait_until
 from pgcase import PostgresTest
 from pgserver import SqlError
 
-SECONDS = 60 if os.environ.get("OUTRIDER_SOAK") else 10
+SECONDS = 60 if harness.SOAK else 10
 SEED = int(os.environ.get("OUTRIDER_SEED", time.time_ns() % 1000000))
 WRITERS = 8
 KEYS = 12
@@ -32,23 +32,26 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.chance = random.Random(SEED * 1000 + number)
         self.number, self.until = number, until
-        options = "-c synchronous_commit=off" if number % 4 == 3 else ""
-        self.session = test.session("app", options=options)
+        self.options = "-c synchronous_commit=off" if number % 4 == 3 else ""
+        self.session = test.session("app", options=self.options)
         self.nonce = 0
         self.failure = None
 
     def run(self):
         try:
             while time.monotonic() < self.until:
-                try:
-                    self.transaction()
-                except SqlError as e:
-                    if e.state not in ("40P01", "40001"):
-                        raise
-                    self.session.rollback()
+                self.attempt()
                 self.pause()
         except BaseException as e:
             self.failure = e
+
+    def attempt(self):
+        try:
+            self.transaction()
+        except SqlError as e:
+            if e.state not in ("40P01", "40001"):
+                raise
+            self.session.rollback()
 
     def pause(self):
         kind = self.chance.random()

@@ -12,7 +12,7 @@ import harness
 import torture
 
 SEED = int(os.environ.get("OUTRIDER_SEED") or random.SystemRandom().randrange(1, 10**6))
-ROUNDS = 40 if torture.SOAK else 4
+ROUNDS = 40 if harness.SOAK else 4
 
 # Faults that a relay must get over by itself.
 FAULTS = ("file.before_write=enospc", "file.torn_write=enospc", "file.after_write=eio", "file.before_sync=eio",

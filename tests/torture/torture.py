@@ -11,7 +11,6 @@ import subprocess
 
 import harness
 
-SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")
 ORDERS = os.path.join(os.environ.get("OUTRIDER_BUILD", "build-test"), "examples", "orders", "orders")
 WRITERS, PER_WRITER = 2, 40
 EVENTS = WRITERS * PER_WRITER * 3

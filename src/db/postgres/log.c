@@ -202,7 +202,6 @@ static void activate(struct pg_source *s)
     s->base.reads_ahead = true;
     outrider__pg_log_look_soon(s);
     outrider__pg_source_activate(s);
-    s->base.wake_us = s->now.mono_us;
 }
 
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)

@@ -144,6 +144,7 @@ void outrider__pg_source_activate(struct pg_source *s)
     s->base.ready = true;
     s->base.wake_us = s->now.mono_us; /* intents are taken next, and nothing else may happen */
     s->base.waiting_for[0] = '\0';
+    s->base.wake_us = s->now.mono_us; /* intents are asked for next, whoever called this */
 }
 
 static int take_lock(struct pg_source *s, struct outrider_error *err)
@@ -208,8 +209,10 @@ static int advance(struct pg_source *s, struct outrider_error *err)
     case PHASE_BEGIN:
         return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
     case PHASE_ACTIVE:
-        if (!s->intent.is_taken)
+        if (!s->intent.is_taken) {
+            s->base.wake_us = CLOCK_NEVER;
             return outrider__pg_intent_take(s, err);
+        }
         if (start_held(s, err) < 0)
             return -1;
         if (!s->config->replay &&
