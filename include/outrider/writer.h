@@ -5,8 +5,9 @@
  * It keeps the prepared statement and the buffers that the one-shot calls
  * (outrider_enqueue_pg, outrider_enqueue_sqlite) make anew each time. It comes
  * from outrider_writer_new_pg() or outrider_writer_new_sqlite(), belongs to the
- * connection it was made for, and is used by one thread at a time, like it.
- * Free it before the connection is closed.
+ * connection it was made for, and is used by one thread at a time and in one
+ * process, like it (after a fork the child makes a connection and a writer of its
+ * own). Free it before the connection is closed.
  *
  * Nothing here begins, commits or rolls back: events live and die with the
  * transaction that the application has open on that connection.

@@ -106,7 +106,7 @@ struct cdc_message {
     int64_t number;                      /* 1 for the first */
     const struct cdc_relation *relation; /* NULL: a logical message */
     struct bytes body;
-    int64_t seq;           /* 0 where there is none */
+    int64_t seq; /* 0 where there is none */
 };
 
 /* The name of a role's column in our own layout. */

@@ -176,7 +176,6 @@ static int on_exists(void *ctx, PGresult **results, int n, struct outrider_error
 int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err)
 {
     struct pg_intent *x = &s->intent;
-    s->base.wake_us = CLOCK_NEVER; /* until the server has answered */
     if (x->is_asked)
         return 0;
     if (s->config->replay) {

@@ -142,7 +142,6 @@ void outrider__pg_source_activate(struct pg_source *s)
     s->phase = PHASE_ACTIVE;
     s->base.active = s->intent.is_taken;
     s->base.ready = true;
-    s->base.wake_us = s->now.mono_us; /* intents are taken next, and nothing else may happen */
     s->base.waiting_for[0] = '\0';
     s->base.wake_us = s->now.mono_us; /* intents are asked for next, whoever called this */
 }
