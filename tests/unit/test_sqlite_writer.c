@@ -151,6 +151,54 @@ static void ten_mebibytes_are_taken_and_come_back(void **state)
     free(big);
 }
 
+/* As `outrider init` makes them, in short. */
+static void make_outbox(struct sqlite_fixture *f, const char *payload)
+{
+    char sql[512];
+    (void)snprintf(sql, sizeof sql,
+                   "DROP TABLE outbox; CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, "
+                   "id TEXT UNIQUE, aggregate_type TEXT, aggregate_id TEXT, event_type TEXT, "
+                   "payload %s, headers TEXT, topic TEXT, partition_key TEXT, partition INTEGER, "
+                   "occurred_at TEXT, expires_at TEXT)",
+                   payload);
+    sqlite_must(f->db, sql);
+}
+
+static void a_writer_notices_that_the_table_is_another_one(void **state)
+{
+    struct sqlite_fixture *f = *state;
+    struct outrider_writer *w = writer(f);
+    struct outrider_event e = writer_case_event("{}");
+    static const struct {
+        const char *column, *type;
+    } cases[] = {{"TEXT", "text"},
+                 {"BLOB", "blob"},
+                 {"TEXT CHECK (typeof(payload) = 'text')", "text"},
+                 {"BLOB CHECK (typeof(payload) = 'blob')", "blob"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        make_outbox(f, cases[i].column);
+        sqlite_must(f->db, "BEGIN");
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(outrider_writer_put(w, &e, 0, NULL, NULL), 0);
+        sqlite_must(f->db, "COMMIT");
+        assert_int_equal(sqlite_value(f->db, "SELECT count(*) FROM outbox"), 2);
+        assert_string_equal(
+            sqlite_text(f->db, "SELECT group_concat(DISTINCT typeof(payload)) FROM outbox"),
+            cases[i].type);
+    }
+    /* No text, and the last table that it knows asks for text: it looks before it refuses. */
+    make_outbox(f, "TEXT");
+    sqlite_must(f->db, "BEGIN");
+    assert_int_equal(outrider_writer_put(w, &e, 0, NULL, NULL), 0);
+    make_outbox(f, "BLOB");
+    e.payload = "\xff";
+    e.payload_len = 1;
+    assert_int_equal(outrider_writer_put(w, &e, 0, NULL, NULL), 0);
+    sqlite_must(f->db, "COMMIT");
+    assert_int_equal(sqlite_value(f->db, "SELECT count(*) FROM outbox"), 1);
+    outrider_writer_free(w);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -161,6 +209,7 @@ int main(void)
         T(an_array_outside_a_transaction_is_committed_as_a_whole_where_allowed),
         T(misuse_is_an_error_and_never_a_crash),
         T(ten_mebibytes_are_taken_and_come_back),
+        T(a_writer_notices_that_the_table_is_another_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

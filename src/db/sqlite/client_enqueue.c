@@ -10,6 +10,7 @@
  */
 #include "client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -30,7 +31,8 @@ struct sqlite_writer {
     struct outrider_writer base; /* must stay first: see writer_of() */
     sqlite3 *db;
     sqlite3_stmt *insert; /* NULL until the first event */
-    bool takes_text;      /* the payload, in this call */
+    int n_compiled;       /* how often SQLite made that statement anew by itself */
+    bool takes_text;      /* the payload, of the table that the statement was made for */
 };
 
 static struct sqlite_writer *writer_of(struct outrider_writer *w)
@@ -39,8 +41,7 @@ static struct sqlite_writer *writer_of(struct outrider_writer *w)
 }
 
 /* Text columns get text, others bytes: a BLOB that lies in a TEXT column stays
- * one, and `WHERE payload LIKE` or json_extract would not see it. Asked in each
- * call: the table may be another one since, which SQLite notices only later. */
+ * one, and `WHERE payload LIKE` or json_extract would not see it. */
 static bool takes_text(sqlite3 *db)
 {
     const char *type = NULL;
@@ -130,8 +131,8 @@ static int writer_check(struct outrider_writer *base, unsigned flags, struct out
     return 0;
 }
 
-static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
-                      struct outrider_error *err)
+static int try_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
+                   struct outrider_error *err)
 {
     int rc = bind_event(w, e, id, err);
     if (rc == 0) {
@@ -141,6 +142,49 @@ static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, c
     }
     sqlite3_clear_bindings(w->insert);
     return rc;
+}
+
+static int take_back(const struct sqlite_writer *w, const char *id, struct outrider_error *err)
+{
+    char sql[64 + OUTRIDER_ID_SIZE];
+    (void)snprintf(sql, sizeof sql, "DELETE FROM main.outbox WHERE id = '%s'", id);
+    return outrider__sqlite_exec(w->db, sql, "cannot insert the event", err);
+}
+
+/* The table may be another one since the last event: SQLite notices in the middle
+ * of the insert, makes the statement anew and goes on. Then the payload may have
+ * been given in the other form, or refused for it. */
+static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
+                      struct outrider_error *err)
+{
+    struct outrider_error why;
+    bool was_open = !sqlite3_get_autocommit(w->db);
+    int rc = try_one(w, e, id, &why);
+    int n_compiled = sqlite3_stmt_status(w->insert, SQLITE_STMTSTATUS_REPREPARE, 0);
+    if (n_compiled == w->n_compiled && rc == 0)
+        return 0;
+    bool took_text = w->takes_text;
+    w->n_compiled = n_compiled;
+    w->takes_text = takes_text(w->db);
+    bool has_ended = was_open && sqlite3_get_autocommit(w->db);
+    if (w->takes_text == took_text || has_ended) {
+        if (rc < 0 && err != NULL)
+            *err = why;
+        return rc;
+    }
+    if (rc == 0 && take_back(w, id, err) < 0)
+        return -1;
+    return try_one(w, e, id, err);
+}
+
+static int prepare_insert(struct sqlite_writer *w, struct outrider_error *err)
+{
+    if (sqlite3_prepare_v3(w->db, sql_insert, -1, SQLITE_PREPARE_PERSISTENT, &w->insert, NULL) !=
+        SQLITE_OK)
+        return fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+    w->n_compiled = 0;
+    w->takes_text = takes_text(w->db);
+    return 0;
 }
 
 static int insert_all(struct sqlite_writer *w, const struct outrider_event *events, size_t n,
@@ -168,10 +212,8 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
                          size_t n, const writer_id *ids, struct outrider_error *err)
 {
     struct sqlite_writer *w = writer_of(base);
-    if (w->insert == NULL && sqlite3_prepare_v3(w->db, sql_insert, -1, SQLITE_PREPARE_PERSISTENT,
-                                                &w->insert, NULL) != SQLITE_OK)
-        return fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
-    w->takes_text = takes_text(w->db);
+    if (w->insert == NULL && prepare_insert(w, err) < 0)
+        return -1;
     sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(w->db);
     int rc = n == 1 ? insert_one(w, events, ids[0], err) : insert_all(w, events, n, ids, err);
     /* The application may want to know the rowid of its own last insert. */
