@@ -59,6 +59,8 @@ static struct outrider_hybrid *start(struct place *p, const char *option, const 
     if (outrider_hybrid_new(NULL, &h, &err) < 0 ||
         outrider_hybrid_set(h, "source.url", p->url, &err) < 0 ||
         outrider_hybrid_set(h, "sink.url", sink, &err) < 0 ||
+        /* Counts are exact as long as no claim runs out, however busy the machine is. */
+        outrider_hybrid_set(h, "hybrid.lease", "1m", &err) < 0 ||
         (option != NULL && outrider_hybrid_set(h, option, set_to, &err) < 0) ||
         outrider_hybrid_start(h, &err) < 0)
         fail_msg("%s", err.message);
