@@ -20,6 +20,7 @@ os.environ.setdefault("OUTRIDER_SOURCE", os.path.join(HERE, ".."))
 import kafkaserver  # noqa: E402
 from debezium import Debezium  # noqa: E402
 from pgserver import Server, clean_environment, wait_for  # noqa: E402
+from processes import cpu_of, peak_of  # noqa: E402
 from report import Report  # noqa: E402
 
 EVENTS = int(os.environ.get("BENCH_EVENTS", 1000000))
@@ -28,7 +29,6 @@ SECONDS = int(os.environ.get("BENCH_SECONDS", 10))
 PARTITIONS = 6
 # As Kafka's own start script has it: tests ask for a quick start instead of a quick broker.
 BROKER_FLAGS = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
-HERTZ = os.sysconf("SC_CLK_TCK")
 INSERT = ("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', (i % 1000)::text, "
           "'changed', jsonb_build_object('n', i, 'filler', repeat('x', 260)) FROM generate_series({first}, {last}) i")
 
@@ -43,15 +43,8 @@ class Watch(threading.Thread):
         self.start()
 
     def look(self):
-        try:
-            with open(f"/proc/{self.pid}/stat", encoding="ascii") as f:
-                fields = f.read().rpartition(")")[2].split()
-            with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
-                peak = next((int(x.split()[1]) / 1024 for x in f if x.startswith("VmHWM")), 0)
-        except OSError:
-            return
-        self.cpu = max(self.cpu, (int(fields[11]) + int(fields[12])) / HERTZ)
-        self.peak = max(self.peak, peak)
+        self.cpu = cpu_of(self.pid) or self.cpu
+        self.peak = (peak_of(self.pid) or 0) / 1024 or self.peak
 
     def run(self):
         while not self.over.wait(0.02):

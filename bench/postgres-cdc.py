@@ -13,6 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "support"), os.path.join(HERE, "..", "tests", "support")]
 from pgserver import Server, clean_environment, wait_for  # noqa: E402
+from processes import cpu_of, peak_of  # noqa: E402
 from report import Report  # noqa: E402
 
 OUTRIDER = os.path.abspath(sys.argv[1])
@@ -22,24 +23,6 @@ SECONDS = int(os.environ.get("BENCH_SECONDS", 10))
 PAYLOAD = "jsonb_build_object('n', i, 'filler', repeat('x', 260))"
 INSERT = ("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', (i % 1000)::text, "
           "'changed', " + PAYLOAD + " FROM generate_series({first}, {last}) i")
-HERTZ = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_of(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
-            fields = f.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / HERTZ
-    except OSError:
-        return None
-
-
-def peak_of(pid):
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii") as f:
-            return next((int(line.split()[1]) for line in f if line.startswith("VmHWM")), None)
-    except OSError:
-        return None
 
 
 class Watch(threading.Thread):

@@ -268,12 +268,14 @@ static int on_totalled(void *ctx, PGresult **results, int n, struct outrider_err
     (void)n;
     (void)err;
     h->is_totalling = false;
-    if (outrider__pg_get_bool(results[0], 0, 0))
-        return 0;
-    h->untold.delivered += h->told.delivered;
-    h->untold.skipped += h->told.skipped;
-    /* Without a row no relay has run yet: with the next ones, then. */
-    if (outrider__pg_get_bool(results[0], 0, 1))
+    if (!outrider__pg_get_bool(results[0], 0, 0)) {
+        h->untold.delivered += h->told.delivered;
+        h->untold.skipped += h->told.skipped;
+    }
+    /* Also what was settled meanwhile. Without a row no relay has run yet: with the
+     * next ones, then. */
+    bool has_row = outrider__pg_get_bool(results[0], 0, 1);
+    if (has_row && h->untold.delivered + h->untold.skipped > 0)
         h->total_at_us = h->now_us + TOTAL_AGAIN_US;
     return 0;
 }

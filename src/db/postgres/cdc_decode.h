@@ -26,9 +26,8 @@
 
 #define CDC_PREFIX "outrider"
 #define CDC_COLUMNS_MAX 1664 /* the server's own limit */
-#define CDC_RELATIONS_MAX                                                  \
-    128 /* more than a pipeline has tables: made anew, one has another oid \
-         */
+/* More than a pipeline has tables: one that is made anew has another oid. */
+#define CDC_RELATIONS_MAX 128
 
 enum cdc_role {
     COL_SEQ,
