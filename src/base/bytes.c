@@ -76,7 +76,7 @@ bool outrider__bytes_is_utf8(struct bytes b)
                 continue;
             }
         }
-        size_t n = outrider__utf8_length(p, left);
+        size_t n = (*p & 0x80) == 0 ? 1 : outrider__utf8_length(p, left);
         if (n == 0)
             return false;
         p += n;

@@ -277,13 +277,15 @@ int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_erro
         outrider__relay_exact_admit(r, b);
         return 0;
     }
-    for (size_t i = 0; i < b->n; i++)
+    for (size_t i = 0; i < b->n; i++) {
+        relay_draw(r);
         if (admit_event(r, &b->events[i], err) < 0)
             return -1;
+    }
     return 0;
 }
 
-#define SUBMIT_AT_ONCE 256
+#define SUBMIT_AT_ONCE 128
 
 bool outrider__relay_submit(struct relay *r)
 {
@@ -305,6 +307,7 @@ bool outrider__relay_submit(struct relay *r)
         size_t taken = r->sink->ops->submit(r->sink, offer, n, r->now);
         for (size_t i = 0; i < taken; i++) {
             struct event *e = event_of(offer[i]);
+            relay_draw(r);
             ready_remove(r, e);
             e->stage = STAGE_IN_FLIGHT;
             e->submitted_us = r->now.mono_us;
@@ -391,6 +394,7 @@ void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result res
         result = SINK_RETRY;
         why = &refused;
     }
+    relay_draw(r);
     e->batch->n_in_flight--;
     r->stats.in_flight--;
     /* What was on its way before the outage does not end it: only what was

@@ -14,6 +14,7 @@
 /* Batches of new events in memory; one more holds parked rows. Five let the
  * source read while the sink writes and the batch before is being settled. */
 #define RELAY_NEW_BATCHES 5
+#define RELAY_DRAW_EVERY 64 /* moves */
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
 
 /* Exactly once a batch is a transaction, which costs the same for one event as
@@ -90,6 +91,7 @@ struct relay {
     struct batch *fifo[RELAY_NEW_BATCHES]; /* not free ones, oldest first */
     size_t n_fifo;
     struct lane_table lanes;
+    uint64_t n_moves; /* of single events: admitted, submitted, settled */
 
     /* Sink. */
     const struct sink_ops *sink_ops;
@@ -150,6 +152,13 @@ static inline void relay_note(struct relay *r, enum relay_note note, uint64_t co
 {
     if (r->observer.note != NULL)
         r->observer.note(r->observer.ctx, note, count, why);
+}
+
+/* In between, one by one, as events are worked on: see struct source_ops. */
+static inline void relay_draw(struct relay *r)
+{
+    if (++r->n_moves % RELAY_DRAW_EVERY == 0 && r->source != NULL && r->source->ops->draw != NULL)
+        r->source->ops->draw(r->source);
 }
 
 /* The pipeline cannot go on. */

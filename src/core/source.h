@@ -127,6 +127,10 @@ struct source_ops {
                 struct outrider_error *err);
     /* What to watch with poll(2): fills up to max, returns how many. */
     int (*fds)(struct source *s, struct pollfd *ret_fds, int max);
+    /* Takes in some of what the database has sent, unread: it goes on sending while
+     * the engine is at work. Called in the middle of that, so it is short, it tells
+     * nothing, and an error waits for poll(). NULL: no need. */
+    void (*draw)(struct source *s);
     void (*close)(struct source *s);
 };
 

@@ -390,6 +390,10 @@ int main(int argc, char **argv)
     for (uint64_t s = first; s < first + seeds; s++)
         if (run_seed(s, trace, wants_exact) != 0)
             return 1;
+    if (sim_draws == 0) {
+        fprintf(stderr, "no source was let draw while events were worked on\n");
+        return 1;
+    }
     printf("%llu worlds from seed %llu: nothing lost, invented or out of order\n",
            (unsigned long long)seeds, (unsigned long long)first);
     return 0;

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+uint64_t sim_draws;
+
 struct sim_source {
     struct source base; /* must stay first */
     struct world *w;
@@ -215,11 +217,20 @@ static int sim_poll(struct source *s, struct instant now, struct source_op **ret
     return 0;
 }
 
+static void sim_draw(struct source *s)
+{
+    struct sim_source *me = (struct sim_source *)s;
+    if (me->w != the_world)
+        world_broken(the_world, "a source is drawn from that is not open");
+    sim_draws++;
+}
+
 static void sim_close(struct source *s)
 {
     struct sim_source *me = (struct sim_source *)s;
     if (me->w != NULL && me->w->lock_owner == me)
         me->w->lock_owner = NULL;
+    me->w = NULL;
 }
 
 const struct source_ops sim_source_ops = {
@@ -229,5 +240,6 @@ const struct source_ops sim_source_ops = {
     .open = sim_open,
     .start = sim_start,
     .poll = sim_poll,
+    .draw = sim_draw,
     .close = sim_close,
 };

@@ -117,6 +117,7 @@ struct world {
     struct arena arena;
 };
 
+extern uint64_t sim_draws; /* of all worlds */
 extern const struct source_ops sim_source_ops;
 extern const struct sink_ops sim_sink_ops;
 

@@ -394,6 +394,13 @@ static int cdc_fds(struct pg_source *s, struct pollfd *ret_fds, int max)
     return n;
 }
 
+static void cdc_draw(struct pg_source *s)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (c != NULL && !c->is_stopped && !c->is_paused)
+        (void)outrider__cdc_link_draw(&c->link);
+}
+
 static void cdc_close(struct pg_source *s)
 {
     struct cdc_source *c = cdc_of(s);
@@ -428,6 +435,7 @@ const struct pg_layout outrider__pg_layout_cdc = {
     .tick = cdc_tick,
     .prepare = cdc_prepare,
     .fds = cdc_fds,
+    .draw = cdc_draw,
     .close = cdc_close,
     .intent_flags = INTENT_VALUES,
     .own_write = outrider__cdc_own_write,

@@ -10,7 +10,8 @@
 #include "client.h"
 
 #define GULP_BYTES 8192 /* what libpq makes room for when it reads */
-#define HEADER_SIZE 25  /* of XLogData: its kind, two positions and a time */
+#define DRAW_BYTES 16384
+#define HEADER_SIZE 25 /* of XLogData: its kind, two positions and a time */
 
 static void quiet(void *ctx, const PGresult *res)
 {
@@ -195,11 +196,30 @@ static int ended(struct cdc_link *l, struct outrider_error *err)
                           PQhost(l->pg));
 }
 
-static bool is_worth_reading(const struct cdc_link *l)
+static int waiting_bytes(const struct cdc_link *l)
 {
     int n = 0;
-    return !l->gulps || !l->has_read ||
-           (ioctl(PQsocket(l->pg), FIONREAD, &n) == 0 && n >= GULP_BYTES);
+    return ioctl(PQsocket(l->pg), FIONREAD, &n) == 0 ? n : 0;
+}
+
+static bool is_worth_reading(const struct cdc_link *l)
+{
+    return !l->gulps || !l->has_read || waiting_bytes(l) >= GULP_BYTES;
+}
+
+bool outrider__cdc_link_draw(struct cdc_link *l)
+{
+    int n = l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
+    size_t before = l->drawn;
+    /* libpq's buffer grows little by little, and stays as large as it was. */
+    while (n >= DRAW_BYTES && l->drawn < LINK_DRAW_BYTES) {
+        if (PQconsumeInput(l->pg) != 1)
+            return false; /* an error stays with the connection */
+        int rest = waiting_bytes(l);
+        l->drawn += (size_t)(n - rest > GULP_BYTES ? n - rest : GULP_BYTES);
+        n = rest;
+    }
+    return l->drawn > before;
 }
 
 int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_message *ret,
@@ -210,6 +230,8 @@ int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_
     l->message = NULL;
     *ret = (struct link_message){.kind = LINK_NOTHING};
     int len = PQgetCopyData(l->pg, &l->message, 1);
+    if (len == 0)
+        l->drawn = 0;
     if (len == 0 && is_worth_reading(l)) {
         l->has_read = true;
         if (PQconsumeInput(l->pg) != 1)

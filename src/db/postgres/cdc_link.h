@@ -11,6 +11,8 @@
  *      the socket is read once, and then only while a good deal waits in it:
  *      whoever reads as fast as the server writes, gets every message alone,
  *      at the price of a wake-up each for both.
+ *      draw() takes in what waits, unread and at most LINK_DRAW_BYTES of it, for
+ *      a reader that is busy: a Unix socket holds a few hundred messages only.
  *  (3) status() may be sent at any time while streaming, also when nothing is
  *      read: the server looks at replies even while it waits for room to send.
  *  (4) An error is final: close it.
@@ -25,6 +27,8 @@
 #include "base/error.h"
 
 struct pollfd;
+
+#define LINK_DRAW_BYTES (1024 * 1024)
 
 enum link_state {
     LINK_CLOSED,
@@ -46,6 +50,7 @@ struct cdc_link {
     bool wants_write;
     bool gulps;    /* after has_read, read no more until there is much */
     bool has_read; /* the socket; whoever sets gulps clears it */
+    size_t drawn;  /* bytes since all was read, about */
     int64_t heard_us;
 };
 
@@ -68,6 +73,8 @@ int outrider__cdc_link_ask(struct cdc_link *l, const char *command, const char *
                            struct outrider_error *err);
 int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_message *ret,
                             struct outrider_error *err);
+/* Whether there was something worth it. */
+bool outrider__cdc_link_draw(struct cdc_link *l);
 int outrider__cdc_link_status(struct cdc_link *l, uint64_t received, uint64_t confirmed,
                               int64_t wall_us, bool wants_reply, struct outrider_error *err);
 int outrider__cdc_link_fds(const struct cdc_link *l, bool wants_read, struct pollfd *ret_fds,

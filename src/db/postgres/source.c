@@ -301,6 +301,13 @@ static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
     return n;
 }
 
+static void pg_draw(struct source *base)
+{
+    struct pg_source *s = pg_source_of(base);
+    if (s->layout != NULL && s->layout->draw != NULL)
+        s->layout->draw(s);
+}
+
 static void pg_close(struct source *base)
 {
     struct pg_source *s = pg_source_of(base);
@@ -325,5 +332,6 @@ const struct source_ops outrider__source_postgres = {
     .start = pg_start,
     .poll = pg_poll,
     .fds = pg_fds,
+    .draw = pg_draw,
     .close = pg_close,
 };

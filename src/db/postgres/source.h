@@ -61,6 +61,8 @@ struct pg_layout {
     int (*prepare)(struct pg_source *s, struct outrider_error *err);
     /* What to watch beside the connection; returns how many. NULL: nothing. */
     int (*fds)(struct pg_source *s, struct pollfd *ret_fds, int max);
+    /* As struct source_ops says. NULL: no need. */
+    void (*draw)(struct pg_source *s);
     void (*close)(struct pg_source *s);
     /* Exactly once: start() settles op->batch of INTENT and RECALL as it does for
      * SETTLE, with outrider__pg_intent_add() in the same request. Where a batch
