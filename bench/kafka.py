@@ -222,21 +222,21 @@ class Bench:
             return not self.server.query(f"SELECT 1 FROM pg_replication_slots WHERE database = '{database}'")
         wait_for(free, "the slots to be free")
 
-    def received(self, database, slot, end):
+    def received(self, url, slot, end):
         """Seconds that pg_recvlogical takes for the same."""
         begin = time.monotonic()
-        subprocess.run([os.path.join(self.server.bin, "pg_recvlogical"), "-d", self.server.url(database), "-S", slot,
+        subprocess.run([os.path.join(self.server.bin, "pg_recvlogical"), "-d", url, "-S", slot,
                         "--start", "--no-loop", "-f", "/dev/null", "-E", end, "-F", "0", "-o", "proto_version=1",
                         "-o", f"publication_names={slot}", "-o", "binary=true", "-o", "messages=true"], check=True,
                        stdout=subprocess.DEVNULL, env=clean_environment())
         return time.monotonic() - begin
 
-    def both_limits(self, database, slot, end):
+    def both_limits(self, url, slot, end):
         """Seconds that pg_recvlogical and librdkafka take side by side: they share the cores, as in a relay."""
         topic = self.topic()
         begin = time.monotonic()
         producer = subprocess.Popen([PRODUCER, self.cluster.servers, topic, str(EVENTS)], stderr=subprocess.DEVNULL)
-        self.received(database, slot, end)
+        self.received(url, slot, end)
         if producer.wait() != 0:
             raise RuntimeError("the producer failed")
         took = time.monotonic() - begin
@@ -244,15 +244,18 @@ class Bench:
         return took
 
     def cdc(self):
-        """Ours, pg_recvlogical and Debezium read the same transactions, each from a slot of its own."""
+        """Ours, pg_recvlogical and Debezium read the same transactions, each from a slot of its own. Debezium
+        has TCP only, so that is how ours is compared with it; a Unix socket is measured beside it."""
         database = self.database()
-        url = self.server.url(database)
-        ways = [("PostgreSQL cdc", []), ("PostgreSQL cdc, exactly once", ["--set", "exactly_once=true"])]
-        for k, (_, more) in enumerate(ways):
+        tcp, unix = self.server.url(database, tcp=True), self.server.url(database)
+        cdc, once, local = "PostgreSQL cdc", "PostgreSQL cdc, exactly once", "PostgreSQL cdc, Unix socket"
+        ways = {cdc: (tcp, []), once: (tcp, ["--set", "exactly_once=true"]), local: (unix, [])}
+        limits = {"pg_recvlogical": tcp, "pg_recvlogical, Unix socket": unix}
+        for k, (_, more) in enumerate(ways.values()):
             for i in range(ROUNDS):
                 self.begin_cdc(database, f"cdc{k}x{i}", *more)
         for i in range(ROUNDS):
-            for slot in (f"limit{i}", f"both{i}"):
+            for slot in (f"limit0x{i}", f"limit1x{i}", f"both{i}"):
                 self.server.query(f"CREATE PUBLICATION {slot} FOR TABLE outbox", database)
                 self.server.query(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')", database)
         debezium = Debezium.fetch(self.server, database, self.cluster, self.directory)
@@ -262,25 +265,27 @@ class Bench:
         self.load(database)
         end = self.server.query("SELECT pg_current_wal_flush_lsn()")[0][0]
         self.server.query("SELECT pg_logical_emit_message(true, 'bench', '')", database)
-        limit, together = [], []
-        for k, (what, more) in enumerate(ways):
-            self.figures[what] = Figures()
+        self.figures.update({what: Figures() for what in ways})
+        received, together = {what: [] for what in limits}, []
         for i in range(ROUNDS):
-            for k, (what, more) in enumerate(ways):
+            for k, (what, (url, more)) in enumerate(ways.items()):
                 topic = self.topic()
                 self.measure(self.figures[what], self.relay(url, topic, "--mode", "cdc", "--name", f"cdc{k}x{i}",
                                                             "--once", *more))
                 self.check(topic, not more)
-            limit.append(EVENTS / self.received(database, f"limit{i}", end))
-            together.append(EVENTS / self.both_limits(database, f"both{i}", end))
-        for what, _ in ways:
+            for k, (what, url) in enumerate(limits.items()):
+                received[what].append(EVENTS / self.received(url, f"limit{k}x{i}", end))
+            together.append(EVENTS / self.both_limits(tcp, f"both{i}", end))
+        for what in ways:
             self.row(what)
-        ours = self.figures["PostgreSQL cdc"]
-        self.add("pg_recvlogical", statistics.median(limit), "events/s")
-        self.add("  cdc, of the slower of its two limits", ours.rate, "events/s",
-                 min(statistics.median(limit), self.figures["librdkafka alone"].rate), 0.8)
+        for what, rates in received.items():
+            self.add(what, statistics.median(rates), "events/s")
+        alone, ours = self.figures["librdkafka alone"].rate, self.figures[cdc]
+        for what, limit in zip((cdc, local), received.values()):
+            self.add(f"  {what}: of the slower of its two limits", self.figures[what].rate, "events/s",
+                     min(statistics.median(limit), alone), 0.8)
         self.add("  cdc, of both limits side by side", ours.rate, "events/s", statistics.median(together))
-        self.add("  cdc: exactly once of at least once", self.figures[ways[1][0]].rate, "events/s", ours.rate, 0.7)
+        self.add("  cdc: exactly once of at least once", self.figures[once].rate, "events/s", ours.rate, 0.7)
         if debezium is not None:
             self.run_debezium(debezium, ours)
         self.drop_slots(database)

@@ -81,7 +81,7 @@ static size_t text_room(const struct cdc_cell *c)
 }
 
 /* Four bytes as eight digits, all at once: each nibble gets a byte of its own. */
-static void hex_of_4(const char *p, char *out)
+static void hex_of_4(const char *p, char *first, char *second)
 {
     uint32_t four;
     memcpy(&four, p, sizeof four);
@@ -91,19 +91,16 @@ static void hex_of_4(const char *p, char *out)
     x = (x | x << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
     uint64_t is_letter = ((x + UINT64_C(0x0606060606060606)) >> 4) & UINT64_C(0x0101010101010101);
     x = htobe64(x + UINT64_C(0x3030303030303030) + is_letter * ('a' - '0' - 10));
-    memcpy(out, &x, sizeof x);
+    memcpy(first, &x, 4);
+    memcpy(second, (const char *)&x + 4, 4);
 }
 
 static size_t uuid_text(const char *p, char *out)
 {
-    char hex[32];
-    for (int i = 0; i < 4; i++)
-        hex_of_4(p + i * 4, hex + i * 8);
-    memcpy(out, hex, 8);
-    memcpy(out + 9, hex + 8, 4);
-    memcpy(out + 14, hex + 12, 4);
-    memcpy(out + 19, hex + 16, 4);
-    memcpy(out + 24, hex + 20, 12);
+    hex_of_4(p, out, out + 4);
+    hex_of_4(p + 4, out + 9, out + 14);
+    hex_of_4(p + 8, out + 19, out + 24);
+    hex_of_4(p + 12, out + 28, out + 32);
     out[8] = out[13] = out[18] = out[23] = '-';
     return 36;
 }
