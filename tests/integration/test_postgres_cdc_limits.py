@@ -36,6 +36,15 @@ class Limits(CdcTest):
         self.assertLess(wide - small, 20 << 10)
         self.stop_relay(relay)
 
+    def test_over_tcp_what_the_kernel_holds_is_not_taken_in(self):
+        self.url = self.server.url(self.database, "relay", tcp=True)
+        relay = self.relay(env=LEAN)
+        self.wait_streaming(relay)
+        small = self.deliver(relay, 1000, 1000)
+        wide = self.deliver(relay, 50000, 4000)
+        self.assertLess(wide - small, 20 << 10)
+        self.stop_relay(relay)
+
     def count(self):
         return int(self.owner("SELECT count(*) FROM outbox")[0][0])
 

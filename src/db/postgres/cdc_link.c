@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include "cdc_read.h"
 #include "client.h"
@@ -53,6 +54,13 @@ static bool is_signalled(const struct cdc_link *l, short events)
     return fd.fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
+static bool is_unix_socket(int fd)
+{
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof a;
+    return getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.ss_family == AF_UNIX;
+}
+
 static int connecting(struct cdc_link *l, struct instant now, struct outrider_error *err)
 {
     for (int round = 0; round < 32; round++) {
@@ -71,6 +79,7 @@ static int connecting(struct cdc_link *l, struct instant now, struct outrider_er
             return outrider__pg_fail(err, l->pg, NULL, "cannot set the connection up");
         (void)PQsetErrorVerbosity(l->pg, PQERRORS_DEFAULT);
         l->state = LINK_IDLE;
+        l->draws = is_unix_socket(PQsocket(l->pg));
         l->heard_us = now.mono_us;
         return 0;
     }
@@ -209,7 +218,7 @@ static bool is_worth_reading(const struct cdc_link *l)
 
 bool outrider__cdc_link_draw(struct cdc_link *l)
 {
-    int n = l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
+    int n = l->draws && l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
     size_t before = l->drawn;
     /* libpq's buffer grows little by little, and stays as large as it was. */
     while (n >= DRAW_BYTES && l->drawn < LINK_DRAW_BYTES) {

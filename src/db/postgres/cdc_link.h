@@ -11,8 +11,9 @@
  *      the socket is read once, and then only while a good deal waits in it:
  *      whoever reads as fast as the server writes, gets every message alone,
  *      at the price of a wake-up each for both.
- *      draw() takes in what waits, unread and at most LINK_DRAW_BYTES of it, for
- *      a reader that is busy: a Unix socket holds a few hundred messages only.
+ *      draw() takes in what waits, unread and about LINK_DRAW_BYTES of it at most,
+ *      for a reader that is busy: a Unix socket holds a few hundred messages only.
+ *      Over TCP it does nothing: the kernel has room for megabytes.
  *  (3) status() may be sent at any time while streaming, also when nothing is
  *      read: the server looks at replies even while it waits for room to send.
  *  (4) An error is final: close it.
@@ -50,6 +51,7 @@ struct cdc_link {
     bool wants_write;
     bool gulps;    /* after has_read, read no more until there is much */
     bool has_read; /* the socket; whoever sets gulps clears it */
+    bool draws;    /* a Unix socket */
     size_t drawn;  /* bytes since all was read, about */
     int64_t heard_us;
 };
