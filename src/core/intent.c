@@ -7,7 +7,7 @@
  */
 #include "core/intent.h"
 
-#define EVENTS_MAX 800000 /* eight times the largest source.batch */
+#define EVENTS_MAX (EXACT_BATCH * 100000) /* the largest source.batch */
 #define NULL_LENGTH UINT64_MAX
 
 enum item { ITEM_RUN, ITEM_BRIEF, ITEM_FULL };

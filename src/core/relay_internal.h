@@ -8,6 +8,7 @@
 #ifndef CORE_RELAY_INTERNAL_H
 #define CORE_RELAY_INTERNAL_H
 
+#include "core/intent.h"
 #include "core/lane.h"
 #include "core/relay.h"
 
@@ -17,9 +18,6 @@
 #define RELAY_DRAW_EVERY 64 /* moves */
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
 
-/* Exactly once a batch is a transaction, which costs the same for one event as
- * for many: it may hold so many times source.batch and source.batch_bytes. */
-#define EXACT_BATCH 8
 /* The one that is committed, the one that is sent, and the next. */
 #define EXACT_NEW_BATCHES 3
 

@@ -21,7 +21,7 @@
 /* Behind a backlog a batch is filled in rounds: the server is woken less often,
  * and there are fewer settles. An event that was committed just now goes at once. */
 #define FRESH_US 50000
-#define ROUND_US 600
+#define ROUND_US 400
 #define FILLING_US 20000
 #define READER_END_US 2000000
 
