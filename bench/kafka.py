@@ -281,8 +281,8 @@ class Bench:
         for what, rates in received.items():
             self.add(what, statistics.median(rates), "events/s")
         alone, ours = self.figures["librdkafka alone"].rate, self.figures[cdc]
-        for what, limit in zip((cdc, local), received.values()):
-            self.add(f"  {what}: of the slower of its two limits", self.figures[what].rate, "events/s",
+        for what, where, limit in zip((cdc, local), ("TCP", "Unix"), received.values()):
+            self.add(f"  cdc, {where}: of the slower of its two limits", self.figures[what].rate, "events/s",
                      min(statistics.median(limit), alone), 0.8)
         self.add("  cdc, of both limits side by side", ours.rate, "events/s", statistics.median(together))
         self.add("  cdc: exactly once of at least once", self.figures[once].rate, "events/s", ours.rate, 0.7)
