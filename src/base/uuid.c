@@ -2,6 +2,7 @@
 #include "base/uuid.h"
 
 #include <ctype.h>
+#include <endian.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -18,10 +19,34 @@ static int refill(struct uuid_pool *pool)
     return 0;
 }
 
+/* Four bytes as eight digits, all at once: each nibble gets a byte of its own. */
+static void hex_of_4(const char *p, char *first, char *second)
+{
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    uint64_t x = be32toh(four);
+    x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
+    x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
+    x = (x | x << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    uint64_t is_letter = ((x + UINT64_C(0x0606060606060606)) >> 4) & UINT64_C(0x0101010101010101);
+    x = htobe64(x + UINT64_C(0x3030303030303030) + is_letter * ('a' - '0' - 10));
+    memcpy(first, &x, 4);
+    memcpy(second, (const char *)&x + 4, 4);
+}
+
+void outrider__uuid_text(const char bytes[16], char ret_text[OUTRIDER_ID_SIZE])
+{
+    hex_of_4(bytes, ret_text, ret_text + 4);
+    hex_of_4(bytes + 4, ret_text + 9, ret_text + 14);
+    hex_of_4(bytes + 8, ret_text + 19, ret_text + 24);
+    hex_of_4(bytes + 12, ret_text + 28, ret_text + 32);
+    ret_text[8] = ret_text[13] = ret_text[18] = ret_text[23] = '-';
+    ret_text[OUTRIDER_ID_SIZE - 1] = '\0';
+}
+
 int outrider__uuid_from(struct uuid_pool *pool, int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE])
 {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char b[16];
+    char b[16];
     if (pool->next == pool->end && refill(pool) < 0)
         return -1;
     memcpy(b + sizeof b - RANDOM_PART, pool->bytes + pool->next, RANDOM_PART);
@@ -32,18 +57,11 @@ int outrider__uuid_from(struct uuid_pool *pool, int64_t wall_us, char ret_text[O
     uint64_t ms = (uint64_t)(wall_us / 1000);
     unsigned sub = (unsigned)((wall_us % 1000) * 4096 / 1000);
     for (int i = 0; i < 6; i++)
-        b[i] = (unsigned char)(ms >> (8 * (5 - i)));
-    b[6] = (unsigned char)(0x70 | sub >> 8);
-    b[7] = (unsigned char)sub;
-    b[8] = (unsigned char)(0x80 | (b[8] & 0x3f));
-    char *p = ret_text;
-    for (int i = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *p++ = '-';
-        *p++ = hex[b[i] >> 4];
-        *p++ = hex[b[i] & 15];
-    }
-    *p = '\0';
+        b[i] = (char)(ms >> (8 * (5 - i)));
+    b[6] = (char)(0x70 | sub >> 8);
+    b[7] = (char)sub;
+    b[8] = (char)(0x80 | (b[8] & 0x3f));
+    outrider__uuid_text(b, ret_text);
     return 0;
 }
 

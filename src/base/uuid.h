@@ -16,6 +16,7 @@ struct uuid_pool {
     unsigned char bytes[256];
 };
 
+void outrider__uuid_text(const char bytes[16], char ret_text[OUTRIDER_ID_SIZE]);
 /* A UUIDv7 (time-ordered) from the wall clock and the system's random bytes. */
 int outrider__uuid_from(struct uuid_pool *pool, int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE]);
 int outrider__uuid_new(int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE]);

@@ -285,7 +285,7 @@ int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_erro
     return 0;
 }
 
-#define SUBMIT_AT_ONCE 128
+#define SUBMIT_AT_ONCE 128 /* then the source may draw */
 
 bool outrider__relay_submit(struct relay *r)
 {

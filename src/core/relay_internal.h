@@ -15,8 +15,8 @@
 /* Batches of new events in memory; one more holds parked rows. Five let the
  * source read while the sink writes and the batch before is being settled. */
 #define RELAY_NEW_BATCHES 5
-#define RELAY_DRAW_EVERY 64 /* moves */
 #define RELAY_BATCHES (RELAY_NEW_BATCHES + 1)
+#define RELAY_DRAW_EVERY 64 /* moves: see relay_draw() */
 
 /* The one that is committed, the one that is sent, and the next. */
 #define EXACT_NEW_BATCHES 3

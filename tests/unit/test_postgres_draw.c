@@ -3,7 +3,6 @@
  * Drawing from the stream: a relay that is at work lets the server go on, so far
  * and no further, and finds everything in its place when it reads again.
  */
-#include <inttypes.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>

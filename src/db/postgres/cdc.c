@@ -398,7 +398,7 @@ static void cdc_draw(struct pg_source *s)
 {
     struct cdc_source *c = cdc_of(s);
     if (c != NULL && !c->is_stopped && !c->is_paused)
-        (void)outrider__cdc_link_draw(&c->link);
+        outrider__cdc_link_draw(&c->link);
 }
 
 static void cdc_close(struct pg_source *s)

@@ -201,7 +201,6 @@ struct cdc_source {
     struct pg_op *fetch_op; /* waits for its lanes to be looked up, or for rows */
     bool is_filling;        /* it waits for more, until then */
     int64_t round_us, filling_until_us;
-    int64_t draw_us; /* no fetch is under way: when to draw next, CLOCK_NEVER if no need */
     struct pg_cleaner cleaner;
 
     /* All transactions below an xid are settled once a position is confirmed. */

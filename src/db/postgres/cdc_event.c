@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/uuid.h"
 #include "cdc_decode.h"
 #include "core/event_json.h"
 #include "wire.h"
@@ -80,31 +81,6 @@ static size_t text_room(const struct cdc_cell *c)
     return (c->value.len < OUTRIDER_ID_SIZE ? OUTRIDER_ID_SIZE : c->value.len) + 1;
 }
 
-/* Four bytes as eight digits, all at once: each nibble gets a byte of its own. */
-static void hex_of_4(const char *p, char *first, char *second)
-{
-    uint32_t four;
-    memcpy(&four, p, sizeof four);
-    uint64_t x = be32toh(four);
-    x = (x | x << 16) & UINT64_C(0x0000ffff0000ffff);
-    x = (x | x << 8) & UINT64_C(0x00ff00ff00ff00ff);
-    x = (x | x << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
-    uint64_t is_letter = ((x + UINT64_C(0x0606060606060606)) >> 4) & UINT64_C(0x0101010101010101);
-    x = htobe64(x + UINT64_C(0x3030303030303030) + is_letter * ('a' - '0' - 10));
-    memcpy(first, &x, 4);
-    memcpy(second, (const char *)&x + 4, 4);
-}
-
-static size_t uuid_text(const char *p, char *out)
-{
-    hex_of_4(p, out, out + 4);
-    hex_of_4(p + 4, out + 9, out + 14);
-    hex_of_4(p + 8, out + 19, out + 24);
-    hex_of_4(p + 12, out + 28, out + 32);
-    out[8] = out[13] = out[18] = out[23] = '-';
-    return 36;
-}
-
 static int hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
@@ -134,7 +110,10 @@ static ssize_t write_text(const struct cdc_cell *c, uint32_t type, bool is_paylo
         if (type == PG_BYTEA)
             return bytea_text(v, out);
     } else if (type == PG_UUID) {
-        return v.len == 16 ? (ssize_t)uuid_text(v.data, out) : -1;
+        if (v.len != 16)
+            return -1;
+        outrider__uuid_text(v.data, out);
+        return OUTRIDER_ID_SIZE - 1;
     } else if (is_integer(type)) {
         int64_t n = outrider__cdc_cell_int(c, INT64_MIN);
         return n == INT64_MIN ? -1 : snprintf(out, OUTRIDER_ID_SIZE, "%lld", (long long)n);
@@ -222,20 +201,19 @@ static int64_t time_of(struct row *w, enum cdc_role role, int64_t otherwise)
 /* An event without an id of its own gets one that is the same each time. */
 static struct bytes derived_id(const struct cdc_message *m, char *out)
 {
-    unsigned char raw[16];
+    char raw[16];
     uint64_t number = (uint64_t)m->number;
     for (int i = 0; i < 8; i++) {
-        raw[i] = (unsigned char)(m->commit_lsn >> (56 - 8 * i));
-        raw[8 + i] = (unsigned char)(number >> (56 - 8 * i));
+        raw[i] = (char)(m->commit_lsn >> (56 - 8 * i));
+        raw[8 + i] = (char)(number >> (56 - 8 * i));
     }
     /* The position's lowest bits make room for the version: they move up to where
      * the number has no bits in practice. */
     raw[9] = raw[6];
-    raw[6] = 0x80;
-    raw[8] = 0x80;
-    size_t len = uuid_text((const char *)raw, out);
-    out[len] = '\0';
-    return bytes_of(out, len);
+    raw[6] = (char)0x80;
+    raw[8] = (char)0x80;
+    outrider__uuid_text(raw, out);
+    return bytes_of(out, OUTRIDER_ID_SIZE - 1);
 }
 
 static int set_failure(struct event *e, struct batch *b, const char *thing, const char *why,

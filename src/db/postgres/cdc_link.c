@@ -10,9 +10,9 @@
 #include "cdc_read.h"
 #include "client.h"
 
-#define GULP_BYTES 8192 /* what libpq makes room for when it reads */
-#define DRAW_BYTES 16384
-#define HEADER_SIZE 25 /* of XLogData: its kind, two positions and a time */
+#define GULP_BYTES 8192  /* what libpq makes room for when it reads */
+#define DRAW_BYTES 16384 /* less is not worth a call */
+#define HEADER_SIZE 25   /* of XLogData: its kind, two positions and a time */
 
 static void quiet(void *ctx, const PGresult *res)
 {
@@ -216,19 +216,17 @@ static bool is_worth_reading(const struct cdc_link *l)
     return !l->gulps || !l->has_read || waiting_bytes(l) >= GULP_BYTES;
 }
 
-bool outrider__cdc_link_draw(struct cdc_link *l)
+void outrider__cdc_link_draw(struct cdc_link *l)
 {
     int n = l->draws && l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
-    size_t before = l->drawn;
     /* libpq's buffer grows little by little, and stays as large as it was. */
     while (n >= DRAW_BYTES && l->drawn < LINK_DRAW_BYTES) {
         if (PQconsumeInput(l->pg) != 1)
-            return false; /* an error stays with the connection */
+            return; /* an error stays with the connection */
         int rest = waiting_bytes(l);
         l->drawn += (size_t)(n - rest > GULP_BYTES ? n - rest : GULP_BYTES);
         n = rest;
     }
-    return l->drawn > before;
 }
 
 int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_message *ret,

@@ -75,8 +75,7 @@ int outrider__cdc_link_ask(struct cdc_link *l, const char *command, const char *
                            struct outrider_error *err);
 int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_message *ret,
                             struct outrider_error *err);
-/* Whether there was something worth it. */
-bool outrider__cdc_link_draw(struct cdc_link *l);
+void outrider__cdc_link_draw(struct cdc_link *l);
 int outrider__cdc_link_status(struct cdc_link *l, uint64_t received, uint64_t confirmed,
                               int64_t wall_us, bool wants_reply, struct outrider_error *err);
 int outrider__cdc_link_fds(const struct cdc_link *l, bool wants_read, struct pollfd *ret_fds,

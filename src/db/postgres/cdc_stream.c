@@ -262,7 +262,6 @@ static int fill_round(struct pg_source *s, struct outrider_error *err)
         return 0;
     }
     s->base.ready = batch_is_full(b);
-    c->draw_us = s->base.ready ? s->now.mono_us + ROUND_US : CLOCK_NEVER;
     if (b->n > 0)
         c->batch_floor = c->n_fetched;
     return outrider__cdc_hand_on(s, op, err);
@@ -390,8 +389,6 @@ static void choose_wake(struct pg_source *s)
             wake = c->status_us;
         if (c->is_filling && c->round_us < wake)
             wake = c->round_us;
-        if (c->fetch_op == NULL && c->draw_us < wake)
-            wake = c->draw_us;
         if (c->confirmed_lsn > c->told_lsn && c->confirm_us < wake)
             wake = c->confirm_us;
     } else if (c->link.state == LINK_CLOSED && c->retry_us < wake) {
@@ -416,9 +413,6 @@ int outrider__cdc_stream_tick(struct pg_source *s, struct outrider_error *err)
             s->base.ready = c->has_held;
             look_for_mark(s);
         }
-        if (c->fetch_op == NULL && s->now.mono_us >= c->draw_us)
-            c->draw_us =
-                outrider__cdc_link_draw(&c->link) ? s->now.mono_us + ROUND_US : CLOCK_NEVER;
         /* What was settled is told at once, what merely frees log in a while. */
         bool is_due = s->now.mono_us >= c->status_us || c->must_reply ||
                       (c->confirmed_lsn > c->told_lsn && c->must_confirm) ||

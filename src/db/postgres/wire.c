@@ -6,6 +6,8 @@
 #include <endian.h>
 #include <stdio.h>
 
+#include "base/uuid.h"
+
 #define EPOCH_2000_US 946684800000000LL
 #define ARGS_CAP ((size_t)1 << 30)
 
@@ -265,20 +267,6 @@ static size_t text_room(const PGresult *r, int row, int col)
     }
 }
 
-static size_t uuid_text(const char *p, char *out)
-{
-    static const char hex[] = "0123456789abcdef";
-    char *o = out;
-    for (int i = 0; i < 16; i++) {
-        unsigned char c = (unsigned char)p[i];
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *o++ = '-';
-        *o++ = hex[c >> 4];
-        *o++ = hex[c & 15];
-    }
-    return (size_t)(o - out);
-}
-
 /* Copies a column as text to *at and moves *at on. */
 static struct bytes text_of(const PGresult *r, int row, int col, char **at)
 {
@@ -289,7 +277,9 @@ static struct bytes text_of(const PGresult *r, int row, int col, char **at)
     char *out = *at;
     switch (PQftype(r, col)) {
     case PG_UUID:
-        len = len == 16 ? uuid_text(p, out) : 0;
+        if (len == 16)
+            outrider__uuid_text(p, out);
+        len = len == 16 ? OUTRIDER_ID_SIZE - 1 : 0;
         break;
     case PG_INT2:
     case PG_INT4:

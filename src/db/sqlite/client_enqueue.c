@@ -144,6 +144,7 @@ static int try_one(struct sqlite_writer *w, const struct outrider_event *e, cons
     return rc;
 }
 
+/* An id is a UUID (event_check.c): nothing in it needs quoting. */
 static int take_back(const struct sqlite_writer *w, const char *id, struct outrider_error *err)
 {
     char sql[64 + OUTRIDER_ID_SIZE];
