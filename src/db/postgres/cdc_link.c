@@ -2,6 +2,7 @@
 #include "cdc_link.h"
 
 #include <endian.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -54,11 +55,27 @@ static bool is_signalled(const struct cdc_link *l, short events)
     return fd.fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
-static bool is_unix_socket(int fd)
+static enum link_place place_of(int fd)
 {
-    struct sockaddr_storage a = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_storage room;
+    } a = {0};
     socklen_t len = sizeof a;
-    return getsockname(fd, (struct sockaddr *)&a, &len) == 0 && a.ss_family == AF_UNIX;
+    if (getpeername(fd, &a.any, &len) < 0)
+        return LINK_REMOTE;
+    switch (a.any.sa_family) {
+    case AF_UNIX:
+        return LINK_UNIX;
+    case AF_INET:
+        return ntohl(a.v4.sin_addr.s_addr) >> 24 == 127 ? LINK_LOOPBACK : LINK_REMOTE;
+    case AF_INET6:
+        return IN6_IS_ADDR_LOOPBACK(&a.v6.sin6_addr) ? LINK_LOOPBACK : LINK_REMOTE;
+    default:
+        return LINK_REMOTE;
+    }
 }
 
 static int connecting(struct cdc_link *l, struct instant now, struct outrider_error *err)
@@ -79,7 +96,7 @@ static int connecting(struct cdc_link *l, struct instant now, struct outrider_er
             return outrider__pg_fail(err, l->pg, NULL, "cannot set the connection up");
         (void)PQsetErrorVerbosity(l->pg, PQERRORS_DEFAULT);
         l->state = LINK_IDLE;
-        l->draws = is_unix_socket(PQsocket(l->pg));
+        l->place = place_of(PQsocket(l->pg));
         l->heard_us = now.mono_us;
         return 0;
     }
@@ -218,7 +235,7 @@ static bool is_worth_reading(const struct cdc_link *l)
 
 void outrider__cdc_link_draw(struct cdc_link *l)
 {
-    int n = l->draws && l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
+    int n = l->place == LINK_UNIX && l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
     /* libpq's buffer grows little by little, and stays as large as it was. */
     while (n >= DRAW_BYTES && l->drawn < LINK_DRAW_BYTES) {
         if (PQconsumeInput(l->pg) != 1)

@@ -40,6 +40,10 @@ enum link_state {
     LINK_STREAMING
 };
 
+/* Where the server is: behind a Unix socket, which holds little, see (2); on this
+ * machine, by TCP; or elsewhere. */
+enum link_place { LINK_UNIX, LINK_LOOPBACK, LINK_REMOTE };
+
 struct cdc_link {
     PGconn *pg;
     enum link_state state;
@@ -51,8 +55,8 @@ struct cdc_link {
     bool wants_write;
     bool gulps;    /* after has_read, read no more until there is much */
     bool has_read; /* the socket; whoever sets gulps clears it */
-    bool draws;    /* a Unix socket */
-    size_t drawn;  /* bytes since all was read, about */
+    enum link_place place;
+    size_t drawn; /* bytes since all was read, about */
     int64_t heard_us;
 };
 

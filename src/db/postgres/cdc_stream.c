@@ -21,7 +21,13 @@
 /* Behind a backlog a batch is filled in rounds: the server is woken less often,
  * and there are fewer settles. An event that was committed just now goes at once. */
 #define FRESH_US 50000
-#define ROUND_US 400
+/* A Unix socket is full after about 650 microseconds, and the server waits then. */
+#define ROUND_UNIX_US 200
+/* The server goes on behind a full window, and what it writes then leaves it in large
+ * segments, not in one for each message; from this machine all of it comes in one go. */
+#define ROUND_LOOPBACK_US 10000
+/* From elsewhere one window comes in one go. */
+#define ROUND_REMOTE_US 1000
 #define FILLING_US 20000
 #define READER_END_US 2000000
 
@@ -244,6 +250,18 @@ static bool is_worth_waiting(const struct pg_source *s, const struct batch *b)
            s->now.mono_us < c->filling_until_us;
 }
 
+static int64_t round_of(enum link_place place)
+{
+    switch (place) {
+    case LINK_UNIX:
+        return ROUND_UNIX_US;
+    case LINK_LOOPBACK:
+        return ROUND_LOOPBACK_US;
+    default:
+        return ROUND_REMOTE_US;
+    }
+}
+
 static int fill_round(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
@@ -258,7 +276,7 @@ static int fill_round(struct pg_source *s, struct outrider_error *err)
     look_for_mark(s);
     c->is_filling = is_worth_waiting(s, b);
     if (c->is_filling) {
-        c->round_us = s->now.mono_us + ROUND_US;
+        c->round_us = s->now.mono_us + round_of(c->link.place);
         return 0;
     }
     s->base.ready = batch_is_full(b);
