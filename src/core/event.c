@@ -14,11 +14,19 @@ const char *outrider__outcome_name(enum outcome o)
     return (unsigned)o < OUTCOME_COUNT ? names[o] : "unknown";
 }
 
+/* So large that those which an arena keeps hold a batch of events of 1 KiB: then a
+ * steady flow does not allocate, up to a capacity of 16,384. */
+static size_t chunk_size_for(size_t capacity)
+{
+    const size_t least = 64 * 1024, most = 1024 * 1024, fit = capacity * 1024 / ARENA_KEEP;
+    return fit < least ? least : fit > most ? most : fit;
+}
+
 int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,
                          struct outrider_error *err)
 {
     *b = (struct batch){.capacity = capacity, .max_bytes = max_bytes};
-    outrider__arena_init(&b->arena, 64 * 1024);
+    outrider__arena_init(&b->arena, chunk_size_for(capacity));
     b->events = calloc(capacity, sizeof *b->events);
     return b->events != NULL ? 0 : outrider__fail_nomem(err);
 }

@@ -17,7 +17,7 @@
 
 /* Exactly once a batch is a transaction, which costs the same for one event as
  * for many: it may hold so many times source.batch and source.batch_bytes. */
-#define EXACT_BATCH 8
+#define EXACT_BATCH 12
 
 enum intent_flags {
     INTENT_EACH = 1,  /* every event is needed, also those that are over and done with */

@@ -4,20 +4,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static size_t max_of(const struct lane_table *t)
-{
-    return t->n_buckets / 2;
-}
-
 int outrider__lanes_init(struct lane_table *t, size_t max_lanes, struct outrider_error *err)
 {
     size_t n = 16;
     while (n < max_lanes * 2)
         n *= 2;
     t->n_buckets = n;
-    t->lanes = calloc(n / 2, sizeof *t->lanes);
+    t->max_lanes = max_lanes;
+    t->lanes = calloc(max_lanes, sizeof *t->lanes);
     t->buckets = calloc(n, sizeof(struct lane *));
-    t->free = NULL;
     if (t->lanes == NULL || t->buckets == NULL)
         return outrider__fail_nomem(err);
     outrider__lanes_clear(t);
@@ -35,10 +30,18 @@ void outrider__lanes_clear(struct lane_table *t)
 {
     memset(t->buckets, 0, t->n_buckets * sizeof(struct lane *));
     t->free = NULL;
-    for (size_t i = max_of(t); i-- > 0;) {
-        t->lanes[i].chain = t->free;
-        t->free = &t->lanes[i];
+    t->n_touched = 0;
+}
+
+static struct lane *take_free(struct lane_table *t)
+{
+    struct lane *l = t->free;
+    if (l == NULL) {
+        assert(t->n_touched < t->max_lanes); /* there are as many lanes as events */
+        return &t->lanes[t->n_touched++];
     }
+    t->free = l->chain;
+    return l;
 }
 
 struct lane *outrider__lane_get(struct lane_table *t, struct bytes key)
@@ -49,9 +52,7 @@ struct lane *outrider__lane_get(struct lane_table *t, struct bytes key)
     while (l != NULL && l->hash != hash)
         l = l->chain;
     if (l == NULL) {
-        l = t->free;
-        assert(l != NULL); /* there are as many lanes as events */
-        t->free = l->chain;
+        l = take_free(t);
         *l = (struct lane){.hash = hash, .chain = *bucket};
         *bucket = l;
     }

@@ -28,8 +28,9 @@ struct lane {
 };
 
 struct lane_table {
-    struct lane *lanes; /* all of them */
-    struct lane *free;
+    struct lane *lanes; /* all of them; memory that nobody touched costs nothing */
+    size_t max_lanes, n_touched;
+    struct lane *free; /* of those that were touched */
     struct lane **buckets;
     size_t n_buckets; /* a power of two */
 };

@@ -16,7 +16,7 @@ int outrider__relay_check(const struct pipeline_config *config, const struct sou
 {
     if (!config->exactly_once)
         return 0;
-    if (sink->commit == NULL || sink->abort == NULL)
+    if (sink->seal == NULL || sink->commit == NULL || sink->abort == NULL)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "exactly_once needs a sink that has transactions, and %s: has none; "
                               "use kafka:, or leave exactly_once out and let readers tell "
@@ -47,13 +47,14 @@ int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_rela
     r->started_us = -1;
     outrider__relay_exact_init(r);
     size_t times = relay_is_exact(r) ? EXACT_BATCH : 1;
+    size_t n_batches = relay_n_batches(r);
     size_t capacity = (size_t)r->config.source.batch * times;
     int rc = outrider__router_new(&r->config, &r->router, err);
-    for (int i = 0; rc == 0 && i < RELAY_BATCHES; i++)
+    for (size_t i = 0; rc == 0 && i < n_batches; i++)
         rc = outrider__batch_init(&r->batches[i], capacity,
                                   (size_t)r->config.source.batch_bytes * times, err);
     if (rc == 0)
-        rc = outrider__lanes_init(&r->lanes, capacity * RELAY_BATCHES, err);
+        rc = outrider__lanes_init(&r->lanes, capacity * n_batches, err);
     if (rc < 0) {
         outrider__relay_free(r);
         return -1;

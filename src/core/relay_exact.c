@@ -2,13 +2,15 @@
 /*
  * Exactly once: the other way through the engine. One batch at a time:
  *
- *     plan -> send -> save the intent -> commit     (the next intent settles this one)
- *       ^       |
- *       +-abort-+  something failed: it is parked, or dies, in the next plan
+ *     plan -> save the intent, and offer -> seal -> commit   (the next intent settles this one)
+ *       ^                 |               |
+ *       +------ abort ----+---------------+
+ *         something failed: it is parked, or dies, in the next plan
  *
  *  (1) The sink is asked to commit transaction n only when the database holds
  *      intent n, as it was planned for just this transaction: the stamp is new
- *      for every intent.
+ *      for every intent. It is saved while the sink takes in what it is offered:
+ *      the commit waits for both.
  *  (2) Intent n is settled only when transaction n is known to be committed,
  *      and saved over only when it is known that it is not and never will be:
  *      its transaction was aborted before a commit was asked for, or the sink
@@ -41,11 +43,24 @@ void outrider__relay_exact_init(struct relay *r)
     r->exact.state = is_on ? EXACT_WAITING : EXACT_OFF;
 }
 
-/* Lanes are remembered from the moment of reading: relay.h (4). */
-void outrider__relay_exact_admit(struct relay *r, struct batch *b)
+/*
+ * Lanes are remembered from the moment of reading: relay.h (4). What can be
+ * routed is routed here, while another transaction is on its way; whoever
+ * cannot be is told so in its turn, by the plan.
+ */
+int outrider__relay_exact_admit(struct relay *r, struct batch *b, struct outrider_error *err)
 {
-    for (size_t i = 0; i < b->n; i++)
-        b->events[i].lane = outrider__lane_get(&r->lanes, event_key(&b->events[i]));
+    for (size_t i = 0; i < b->n; i++) {
+        struct event *e = &b->events[i];
+        relay_draw(r);
+        e->lane = outrider__lane_get(&r->lanes, event_key(e));
+        if (e->is_malformed || e->is_oversize || !outrider__router_selects(r->router, e))
+            continue;
+        e->is_routed = outrider__relay_route(r, e, err) == 0;
+        if (!e->is_routed && err->disposition == OUTRIDER_RETRY)
+            return -1;
+    }
+    return 0;
 }
 
 /* Whether an earlier event of its lane waits, in the database or in this plan. */
@@ -103,7 +118,7 @@ static int plan(struct relay *r, struct outrider_error *err)
     struct batch *b = x->batch;
     x->plan_no++;
     x->n_offered = x->n_left = 0;
-    x->is_broken = x->batch_holds = false;
+    x->is_broken = x->is_saving = x->batch_holds = false;
     for (size_t i = 0; i < b->n; i++) {
         struct event *e = &b->events[i];
         bool sends;
@@ -198,6 +213,7 @@ static bool offer(struct relay *r)
         size_t taken = n > 0 ? r->sink->ops->submit(r->sink, d, n, r->now) : 0;
         for (size_t k = 0; k < taken; k++) {
             struct event *e = event_of(d[k]);
+            relay_draw(r);
             e->stage = STAGE_IN_FLIGHT;
             e->submitted_us = r->now.mono_us;
             e->is_cancelled = false;
@@ -220,25 +236,53 @@ static uint64_t new_stamp(struct relay *r)
     return 1 + ((chance ^ (uint64_t)r->now.wall_us * 0x9e3779b97f4a7c15ULL) >> 2);
 }
 
+static bool abort_it(struct relay *r)
+{
+    (void)FAILPOINT("exact.before_abort");
+    r->exact.state = EXACT_ABORTING;
+    r->sink->ops->abort(r->sink, r->now);
+    return true;
+}
+
+/*
+ * First, and not when all is sent: the batch before is free for the next fetch then,
+ * and a broker that still ends the transaction before has a moment to do so.
+ */
+static bool start_saving(struct relay *r)
+{
+    r->exact.is_saving = true;
+    r->exact.next.stamp = new_stamp(r);
+    return start_intent(r, r->exact.batch);
+}
+
 static bool send(struct relay *r)
 {
     struct exact *x = &r->exact;
     if (r->sink == NULL || r->sink->is_busy)
         return false;
-    if (x->is_broken) {
-        (void)FAILPOINT("exact.before_abort");
-        x->state = EXACT_ABORTING;
-        r->sink->ops->abort(r->sink, r->now);
-        return true;
-    }
-    if (x->n_left > 0)
+    if (x->is_broken)
+        return abort_it(r);
+    if (!x->is_saving)
+        return !x->op_busy && start_saving(r);
+    if (x->n_left > 0 && x->n_offered < x->batch->n)
         return may_offer(r) && offer(r);
-    if (x->op_busy)
+    (void)FAILPOINT("exact.after_offered");
+    x->state = EXACT_SEALED;
+    r->sink->ops->seal(r->sink, x->next, r->now);
+    return true;
+}
+
+static bool sealed(struct relay *r)
+{
+    struct exact *x = &r->exact;
+    if (x->is_broken)
+        return abort_it(r);
+    if (x->n_left > 0 || x->op_busy)
         return false;
     (void)FAILPOINT("exact.after_sent");
-    x->next.stamp = new_stamp(r);
-    x->state = EXACT_SAVING;
-    return start_intent(r, x->batch);
+    x->state = EXACT_COMMITTING;
+    r->sink->ops->commit(r->sink, r->now);
+    return true;
 }
 
 /* What the sink said, now that it holds nothing any more, becomes the events' own. */
@@ -260,7 +304,7 @@ static void take_verdict(struct relay *r, struct event *e)
 static bool aborted(struct relay *r)
 {
     struct batch *b = r->exact.batch;
-    if (r->sink->is_busy || b->n_in_flight > 0)
+    if (r->sink->is_busy || b->n_in_flight > 0 || r->exact.op_busy)
         return false;
     (void)FAILPOINT("exact.after_abort");
     for (size_t i = 0; i < b->n; i++)
@@ -419,10 +463,6 @@ void outrider__relay_exact_done(struct relay *r, const struct source_op *op)
         outrider__relay_batch_settled(r, x->committed);
     x->committed = NULL;
     x->committed_holds = false;
-    if (op->intent == NULL || x->state != EXACT_SAVING || r->is_final)
-        return;
-    x->state = EXACT_COMMITTING;
-    r->sink->ops->commit(r->sink, x->next, r->now);
 }
 
 bool outrider__relay_exact_step(struct relay *r)
@@ -437,6 +477,8 @@ bool outrider__relay_exact_step(struct relay *r)
         return idle(r);
     case EXACT_SENDING:
         return send(r);
+    case EXACT_SEALED:
+        return sealed(r);
     case EXACT_ABORTING:
         return aborted(r);
     case EXACT_COMMITTING:
@@ -468,9 +510,18 @@ void outrider__relay_exact_source_lost(struct relay *r)
     *x = (struct exact){.state = EXACT_WAITING, .plan_no = plan_no};
 }
 
+/* While a large transaction is on its way the next is read. A small one is soon at its
+ * end, and what is read only then joins the very next. */
+static bool is_worth_waiting_for(const struct relay *r)
+{
+    const struct exact *x = &r->exact;
+    return (x->state == EXACT_SENDING || x->state == EXACT_SEALED) &&
+           x->batch->n < (size_t)r->config.source.batch;
+}
+
 bool outrider__relay_exact_may_fetch(const struct relay *r)
 {
-    return !r->exact.batch_holds && !r->exact.committed_holds;
+    return !r->exact.batch_holds && !r->exact.committed_holds && !is_worth_waiting_for(r);
 }
 
 /* The end of the patience of a stop: what is committed is settled, the rest is

@@ -218,6 +218,11 @@ bool outrider__relay_is_expired(const struct relay *r, const struct event *e)
            (e->claim_ends_us != 0 && e->claim_ends_us <= r->now.mono_us);
 }
 
+int outrider__relay_route(struct relay *r, struct event *e, struct outrider_error *err)
+{
+    return outrider__router_route(r->router, e, wants_headers(r), err);
+}
+
 int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err)
 {
     if (e->is_malformed)
@@ -227,7 +232,7 @@ int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_er
                        "payload of %zu bytes is above max_payload (%lld)", e->payload_len,
                        (long long)r->config.source.max_payload);
     } else {
-        if (outrider__router_route(r->router, e, wants_headers(r), err) == 0)
+        if (outrider__relay_route(r, e, err) == 0)
             return 0;
         if (err->disposition == OUTRIDER_RETRY)
             return -1;
@@ -273,10 +278,8 @@ int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_erro
 {
     r->stats.fetched += b->is_parked ? 0 : b->n;
     r->stats.retries += b->is_parked ? b->n : 0;
-    if (relay_is_exact(r)) {
-        outrider__relay_exact_admit(r, b);
-        return 0;
-    }
+    if (relay_is_exact(r))
+        return outrider__relay_exact_admit(r, b, err);
     for (size_t i = 0; i < b->n; i++) {
         relay_draw(r);
         if (admit_event(r, &b->events[i], err) < 0)

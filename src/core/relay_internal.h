@@ -34,9 +34,9 @@ enum exact_state {
     EXACT_WAITING,   /* for the sink, to hear what it has committed */
     EXACT_RECALLING, /* the source settles or drops the intent that was found */
     EXACT_IDLE,      /* between two transactions */
-    EXACT_SENDING,   /* events go into the transaction */
+    EXACT_SENDING,   /* the source saves the intent, and events go into the transaction */
     EXACT_ABORTING,  /* something failed: the transaction goes, and is planned anew */
-    EXACT_SAVING,    /* all are in it; the source saves the intent */
+    EXACT_SEALED,    /* the sink has them all; the commit waits for them and the intent */
     EXACT_COMMITTING /* the sink decides */
 };
 
@@ -51,6 +51,7 @@ struct exact {
     struct batch *committed;  /* the batch whose intent waits to be settled; or NULL */
     size_t n_offered;         /* the sink took what there was to send before this event */
     size_t n_left;            /* events to send that are not in the transaction yet */
+    bool is_saving;           /* the intent of this plan is saved, or on its way */
     bool is_broken;           /* something failed */
     bool batch_holds;         /* it has events that wait, or make others wait; */
     bool committed_holds;     /* so has that one */
@@ -132,6 +133,12 @@ static inline bool relay_is_exact(const struct relay *r)
     return r->exact.state != EXACT_OFF;
 }
 
+/* Batches in use: parked rows, and new events. */
+static inline size_t relay_n_batches(const struct relay *r)
+{
+    return 1 + (relay_is_exact(r) ? EXACT_NEW_BATCHES : RELAY_NEW_BATCHES);
+}
+
 static inline bool relay_is_active(const struct relay *r)
 {
     return r->source != NULL && r->source->active;
@@ -185,7 +192,9 @@ bool outrider__relay_is_expired(const struct relay *r, const struct event *e);
 void outrider__relay_keep_failure(struct event *e, const struct outrider_error *why);
 /* Turns the delivery into the dead letter's, where one is to be published. */
 bool outrider__relay_dead_letter(struct relay *r, struct event *e);
-/* Routes the event, or says why it can never be offered. */
+/* 0, or why not: for want of memory (RETRY), or it never can be. */
+int outrider__relay_route(struct relay *r, struct event *e, struct outrider_error *err);
+/* Routes the event, or notes why it can never be offered (1). */
 int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err);
 /* The event has its outcome: counted, and told. */
 void outrider__relay_tell(struct relay *r, struct event *e);
@@ -205,7 +214,7 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b);
 
 /* relay_exact.c */
 void outrider__relay_exact_init(struct relay *r);
-void outrider__relay_exact_admit(struct relay *r, struct batch *b);
+int outrider__relay_exact_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_exact_step(struct relay *r);
 void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_result result,
                                    const struct outrider_error *why);

@@ -35,8 +35,7 @@ static bool start_op(struct relay *r, struct source_op *op, enum source_op_kind 
 
 static struct batch *free_batch(struct relay *r)
 {
-    int end = 1 + (relay_is_exact(r) ? EXACT_NEW_BATCHES : RELAY_NEW_BATCHES);
-    for (int i = 1; i < end; i++)
+    for (size_t i = 1; i < relay_n_batches(r); i++)
         if (r->batches[i].state == BATCH_FREE)
             return &r->batches[i];
     return NULL;

@@ -23,7 +23,7 @@
  *  (7) An error from poll() means that the sink is lost as a whole: the engine
  *      closes it and opens it anew with backoff, or ends if it says STOP.
  *
- * Exactly once is for sinks that have commit() and abort(); see core/progress.h.
+ * Exactly once is for sinks that have seal(), commit() and abort(); see core/progress.h.
  * The engine asks for it by setting `identity` before open(). Then, besides:
  *
  *  (8) open() begins to shut out whoever was opened with the same identity
@@ -33,7 +33,9 @@
  *  (9) What is taken belongs to one transaction. DELIVERED says that it is in
  *      there; nobody sees it before commit(). After any other report the
  *      transaction can only be aborted, which the engine does.
- * (10) commit() is asked for when all that was taken is DELIVERED. When is_busy
+ * (10) seal() says that the transaction has all its events, and what its progress
+ *      is; they need not be reported yet, and abort() may still follow. commit()
+ *      is asked for after it, when all that was taken is DELIVERED. When is_busy
  *      is false again, its events and the new progress are visible, together.
  *      If poll() fails before, they are or they are not, together: the progress
  *      after the next open() tells, and does not change any more.
@@ -90,8 +92,9 @@ struct sink_ops {
     void (*close)(struct sink *s);
     /* Optional: whether the configuration makes sense to it. No I/O. */
     int (*check)(const struct pipeline_config *config, struct outrider_error *err);
-    /* Optional, both or none: (10), (11). */
-    void (*commit)(struct sink *s, struct commit_mark progress, struct instant now);
+    /* Optional, all or none: (10), (11). */
+    void (*seal)(struct sink *s, struct commit_mark progress, struct instant now);
+    void (*commit)(struct sink *s, struct instant now);
     void (*abort)(struct sink *s, struct instant now);
     /* Optional: looks at the receiver without publishing anything, and says what
      * works and what does not. May wait, within connect_timeout. An error says

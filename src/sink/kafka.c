@@ -207,6 +207,7 @@ const struct sink_ops outrider__sink_kafka = {
     .fds = kafka_fds,
     .close = kafka_close,
     .check = outrider__kafka_check,
+    .seal = outrider__kafka_exact_seal,
     .commit = outrider__kafka_exact_commit,
     .abort = outrider__kafka_exact_abort,
     .doctor = outrider__kafka_doctor,

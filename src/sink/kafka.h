@@ -178,7 +178,8 @@ struct kafka_exact {
 
     /* The pipeline's thread only. */
     int64_t began_us;
-    struct commit_mark next;
+    struct commit_mark next;     /* of the transaction that is sealed */
+    bool is_marked;              /* its record of progress is in it */
     rd_kafka_resp_err_t refused; /* the record of progress */
     size_t n_verdicts;           /* records that failed this transaction by themselves */
     unsigned n_blanks;           /* transactions in a row that failed, and none had */
@@ -290,13 +291,14 @@ int outrider__kafka_exact_poll(struct kafka_sink *k, struct outrider_error *err)
 /* Before the producer is closed, and after. */
 void outrider__kafka_exact_end(struct kafka_sink *k);
 void outrider__kafka_exact_release(struct kafka_sink *k);
-void outrider__kafka_exact_commit(struct sink *s, struct commit_mark progress, struct instant now);
+void outrider__kafka_exact_seal(struct sink *s, struct commit_mark progress, struct instant now);
+void outrider__kafka_exact_commit(struct sink *s, struct instant now);
 void outrider__kafka_exact_abort(struct sink *s, struct instant now);
 /* Any thread. */
 bool outrider__kafka_exact_is_closing(struct kafka_exact *x);
 void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text);
-int outrider__kafka_exact_fail(const struct kafka_exact *x, rd_kafka_resp_err_t code,
-                               const char *what, const char *text, struct outrider_error *err);
+int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, const char *what,
+                               const char *text, struct outrider_error *err);
 
 /* kafka_progress.c: what was last committed under the identity; nothing: no 0. */
 int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret_found,

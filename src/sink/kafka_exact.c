@@ -66,8 +66,17 @@ void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text)
     pthread_mutex_unlock(&x->mutex);
 }
 
-int outrider__kafka_exact_fail(const struct kafka_exact *x, rd_kafka_resp_err_t code,
-                               const char *what, const char *text, struct outrider_error *err)
+/* Then every transaction fails, whatever librdkafka says of it: none goes without. */
+static bool is_progress_denied(struct kafka_exact *x)
+{
+    pthread_mutex_lock(&x->mutex);
+    bool is_denied = strcmp(x->denied, x->config->sink.progress_topic) == 0;
+    pthread_mutex_unlock(&x->mutex);
+    return is_denied;
+}
+
+int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, const char *what,
+                               const char *text, struct outrider_error *err)
 {
     const struct kafka_verdict *v = outrider__kafka_verdict(code);
     bool is_fenced = code == RD_KAFKA_RESP_ERR__FENCED ||
@@ -83,6 +92,11 @@ int outrider__kafka_exact_fail(const struct kafka_exact *x, rd_kafka_resp_err_t 
                        "exactly_once: allow this user Write and Describe on the transactional id "
                        "'%.200s' (or on all that begin with 'outrider:'): %s",
                        x->transactional_id, text);
+    else if (is_progress_denied(x))
+        outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
+                       "exactly_once: allow this user Write on topic '%.249s', which holds the "
+                       "progress: %s",
+                       x->config->sink.progress_topic, text);
     else
         outrider__fail(err, v->result == SINK_STOP ? v->code : OUTRIDER_SINK_DOWN,
                        v->result == SINK_STOP ? OUTRIDER_STOP : OUTRIDER_RETRY,
@@ -267,20 +281,41 @@ void outrider__kafka_exact_release(struct kafka_sink *k)
     *x = (struct kafka_exact){0};
 }
 
-void outrider__kafka_exact_commit(struct sink *s, struct commit_mark progress, struct instant now)
+/* The record of progress joins the transaction. */
+static rd_kafka_resp_err_t write_progress(struct kafka_sink *k)
 {
-    struct kafka_sink *k = kafka_of(s);
-    struct kafka_exact *x = &k->exact;
+    const struct kafka_exact *x = &k->exact;
     char value[96];
     int n = snprintf(value, sizeof value, "{\"no\":%llu,\"stamp\":\"%llu\"}",
-                     (unsigned long long)progress.no, (unsigned long long)progress.stamp);
-    k->now = now;
-    (void)FAILPOINT("kafka.before_progress");
-    x->next = progress;
-    x->refused = rd_kafka_producev(
+                     (unsigned long long)x->next.no, (unsigned long long)x->next.stamp);
+    return rd_kafka_producev(
         x->rk, RD_KAFKA_V_TOPIC(k->config->sink.progress_topic), RD_KAFKA_V_PARTITION(0),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(x->key, strlen(x->key)),
         RD_KAFKA_V_VALUE(value, (size_t)n), RD_KAFKA_V_OPAQUE(NULL), RD_KAFKA_V_END);
+}
+
+/*
+ * The progress goes with the last events, not after them: its partition has to
+ * be added to the transaction first. And not before them: while a transaction
+ * is open, whoever else reads the progress waits for it.
+ */
+void outrider__kafka_exact_seal(struct sink *s, struct commit_mark progress, struct instant now)
+{
+    struct kafka_sink *k = kafka_of(s);
+    struct kafka_exact *x = &k->exact;
+    k->now = now;
+    x->next = progress;
+    (void)FAILPOINT("kafka.before_progress");
+    /* If there is no room, or something failed: commit() sees to it, or nobody. */
+    x->is_marked = write_progress(k) == RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+void outrider__kafka_exact_commit(struct sink *s, struct instant now)
+{
+    struct kafka_sink *k = kafka_of(s);
+    struct kafka_exact *x = &k->exact;
+    k->now = now;
+    x->refused = x->is_marked ? RD_KAFKA_RESP_ERR_NO_ERROR : write_progress(k);
     s->is_busy = true;
     if (x->refused == RD_KAFKA_RESP_ERR_NO_ERROR)
         start_job(k, JOB_COMMIT);
@@ -301,6 +336,10 @@ static int aborted(struct kafka_sink *k, struct outrider_error *err)
 {
     struct kafka_exact *x = &k->exact;
     char denied[sizeof x->denied];
+    if (is_progress_denied(x)) {
+        const rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        return outrider__kafka_exact_fail(x, code, "commit", rd_kafka_err2str(code), err);
+    }
     pthread_mutex_lock(&x->mutex);
     memcpy(denied, x->denied, sizeof denied);
     x->denied[0] = '\0';

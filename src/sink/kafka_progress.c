@@ -143,25 +143,24 @@ static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct o
     return r;
 }
 
-/* The end of the partition, transactions that are open included. -1 with code:
- * of librdkafka. */
-static rd_kafka_resp_err_t find_end(struct kafka_exact *x, int64_t *ret_end)
+/* Where the partition begins and ends, transactions that are open included. */
+static rd_kafka_resp_err_t find_ends(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end)
 {
-    int64_t low;
-    return rd_kafka_query_watermark_offsets(x->rk, x->config->sink.progress_topic, 0, &low, ret_end,
-                                            ANSWER_MS);
+    return rd_kafka_query_watermark_offsets(x->rk, x->config->sink.progress_topic, 0, ret_begin,
+                                            ret_end, ANSWER_MS);
 }
 
-static int prepare(struct kafka_exact *x, int64_t *ret_end, struct outrider_error *err)
+static int prepare(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end,
+                   struct outrider_error *err)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(x->rk);
-    rd_kafka_resp_err_t code = find_end(x, ret_end);
+    rd_kafka_resp_err_t code = find_ends(x, ret_begin, ret_end);
     int r = 0;
     if (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
         code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
         r = create(x, queue, err);
         for (int i = 0; r == 0 && i < ANSWER_MS / STEP_MS; i++) {
-            code = find_end(x, ret_end);
+            code = find_ends(x, ret_begin, ret_end);
             if (code == RD_KAFKA_RESP_ERR_NO_ERROR || outrider__kafka_exact_is_closing(x))
                 break;
             usleep(STEP_MS * 1000);
@@ -180,6 +179,7 @@ static int new_reader(const struct kafka_exact *x, rd_kafka_t **ret_rk, struct o
 {
     static const char *const all[][2] = {{"isolation.level", "read_committed"},
                                          {"enable.partition.eof", "true"},
+                                         {"auto.offset.reset", "earliest"},
                                          {"fetch.wait.max.ms", "10"}};
     struct kafka_settings settings;
     rd_kafka_conf_t *conf;
@@ -198,7 +198,7 @@ static int new_reader(const struct kafka_exact *x, rd_kafka_t **ret_rk, struct o
 }
 
 /* One message, or the news that there is none. *ret_at is where reading goes on. */
-static int take(const struct kafka_exact *x, const rd_kafka_message_t *m, struct commit_mark *found,
+static int take(struct kafka_exact *x, const rd_kafka_message_t *m, struct commit_mark *found,
                 int64_t *ret_at, struct outrider_error *err)
 {
     if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
@@ -251,13 +251,15 @@ int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret
 {
     struct commit_mark found = {0};
     rd_kafka_t *rk;
-    int64_t end = 0;
-    if (prepare(x, &end, err) < 0 || new_reader(x, &rk, err) < 0)
+    int64_t begin = 0, end = 0;
+    if (prepare(x, &begin, &end, err) < 0 || new_reader(x, &rk, err) < 0)
         return -1;
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, x->config->sink.progress_topic, NULL);
     int r = 0;
-    if (end > 0) {
-        if (rd_kafka_consume_start(topic, 0, RD_KAFKA_OFFSET_BEGINNING) < 0)
+    if (end > begin) {
+        /* By its number: asked for the beginning as such, librdkafka would look for it
+         * before it knows whom to ask, and again after half a second. */
+        if (rd_kafka_consume_start(topic, 0, begin) < 0)
             r = outrider__kafka_exact_fail(x, rd_kafka_last_error(), "read the progress",
                                            rd_kafka_err2str(rd_kafka_last_error()), err);
         else

@@ -98,7 +98,8 @@ static void begin(struct rig *r)
 
 static void commit(struct rig *r, struct commit_mark p)
 {
-    r->sink->ops->commit(r->sink, p, outrider__clock_now());
+    r->sink->ops->seal(r->sink, p, outrider__clock_now());
+    r->sink->ops->commit(r->sink, outrider__clock_now());
     assert_true(r->sink->is_busy);
 }
 
@@ -147,12 +148,35 @@ static void an_abort_gives_everything_back_11(void **state)
     for (int i = 0; i < 200; i++)
         (void)rig_add(&r, i % 2 == 0 ? "t" : "u", "k", BYTES_LIT("{}"));
     rig_submit(&r, 0, 200);
+    r.sink->ops->seal(r.sink, (struct commit_mark){1, 4711}, outrider__clock_now());
     r.sink->ops->abort(r.sink, outrider__clock_now());
     must_settle_down(&r);
     assert_int_equal(r.n_told, 200);
+    assert_progress(&r, 0, 0);
     rig_deliver(&r, "t", "k", "{}");
     commit(&r, (struct commit_mark){1, 1});
     must_settle_down(&r);
+    assert_progress(&r, 1, 1);
+    rig_release(&r);
+}
+
+static void a_transaction_is_sealed_before_its_events_are_reported_10(void **state)
+{
+    (void)state;
+    struct rig r;
+    begin(&r);
+    for (int i = 0; i < 200; i++)
+        (void)rig_add(&r, "t", "k", BYTES_LIT("{}"));
+    rig_submit(&r, 0, 200);
+    r.sink->ops->seal(r.sink, (struct commit_mark){1, 4711}, outrider__clock_now());
+    assert_false(r.sink->is_busy);
+    rig_wait(&r, 200);
+    r.sink->ops->commit(r.sink, outrider__clock_now());
+    must_settle_down(&r);
+    assert_progress(&r, 1, 4711);
+    rig_close(&r);
+    open_as(&r, "shop/orders");
+    assert_progress(&r, 1, 4711);
     rig_release(&r);
 }
 
@@ -233,6 +257,7 @@ int main(void)
         cmocka_unit_test(what_was_committed_is_what_the_next_one_finds_8_10),
         cmocka_unit_test(another_identity_is_another_count_8),
         cmocka_unit_test(an_abort_gives_everything_back_11),
+        cmocka_unit_test(a_transaction_is_sealed_before_its_events_are_reported_10),
         cmocka_unit_test(a_busy_sink_takes_nothing_8),
         cmocka_unit_test(a_topic_that_may_not_be_written_to_is_told_9),
         cmocka_unit_test(whoever_is_shut_out_is_told_so_12),

@@ -56,12 +56,13 @@ class Security(kafkatest.KafkaTest):
         return "kafka://%s:%s@127.0.0.1:%d?ssl.ca.location=%s" % (
             user, password, cluster.nodes[0].sasl_port, os.path.join(keys, cert))
 
-    def test_a_topic_without_rights_blocks_its_own_lanes_only_until_they_are_given(self):
+    def check_rights(self, *more):
         mine, other = self.topic, self.topic + "-other"
         cluster.create_topic(mine)
         cluster.create_topic(other)
         cluster.allow("User:relay", "write", "topic", mine)
-        relay = self.start_relay("--set", "retry.delays=200ms", "--set", "retry.max_attempts=1000")
+        relay = self.start_relay("--set", "retry.delays=200ms", "--set",
+                                 "retry.max_attempts=1000", *more)
         self.put_many([self.row("a", i, other) for i in range(4)] +
                       [self.row("b", i, mine) for i in range(4)])
         relay.wait_for_log("may not be written to")
@@ -73,6 +74,37 @@ class Security(kafkatest.KafkaTest):
         harness.wait_until(lambda: self.status()["parked"] + self.status()["queued"] == 0, "rights")
         self.assert_in_order(["a"], 4, other)
         self.assertEqual(relay.stop(), 0, relay.err())
+
+    def test_a_topic_without_rights_blocks_its_own_lanes_only_until_they_are_given(self):
+        self.check_rights()
+
+    def allow_transactions(self):
+        """What exactly once needs, but for the right to write the progress."""
+        progress = "progress." + self.topic
+        cluster.create_topic(progress, cleanup_policy="compact")
+        for operation in ("write", "describe"):
+            cluster.allow("User:relay", operation, "transactional-id", "outrider:", is_prefix=True)
+        cluster.allow("User:relay", "read", "topic", progress)
+        return progress, ("--set", "exactly_once=true", "--set", "sink.progress_topic=" + progress)
+
+    def test_exactly_once_a_topic_without_rights_blocks_its_own_lanes_only(self):
+        progress, exact = self.allow_transactions()
+        cluster.allow("User:relay", "write", "topic", progress)
+        self.check_rights(*exact)
+
+    def test_exactly_once_stops_where_the_progress_may_not_be_written(self):
+        progress, exact = self.allow_transactions()
+        cluster.create_topic(self.topic)
+        cluster.allow("User:relay", "write", "topic", self.topic)
+        self.put_many([self.row("a", i) for i in range(4)])
+        relay = self.start("relay", "--from", self.url, "--to", self.sink, *exact)
+        self.assertEqual(relay.join(), 1)
+        told = [x for x in relay.err_lines if "allow this user Write on topic '%s'" % progress in x]
+        self.assertEqual(len(told), 1, relay.err())
+        self.assertEqual(cluster.read(self.topic), [])
+        cluster.allow("User:relay", "write", "topic", progress)
+        self.relay_once(*exact)
+        self.assert_in_order(["a"], 4)
 
     def test_a_wrong_password_over_tls_stops_with_one_line(self):
         self.put_many([self.row("a", 0)])

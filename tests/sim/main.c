@@ -186,9 +186,8 @@ static int64_t actor_step(struct world *w, struct actor *a)
     int64_t wake;
     enum relay_state state = outrider__relay_step(a->relay, w->now, &wake, &err);
     const struct relay_stats *st = outrider__relay_stats(a->relay);
-    /* relay.h (5): five batches and the parked one; exactly once one, of up to eight times the
-     * size. */
-    if (st->in_flight > (size_t)w->config.source.batch * (w->config.exactly_once ? 8 : 6))
+    /* relay.h (5): five batches and the parked one; exactly once one, of several times the size. */
+    if (st->in_flight > (size_t)w->config.source.batch * (w->config.exactly_once ? EXACT_BATCH : 6))
         world_broken(w, "%zu events in flight", st->in_flight);
     bool is_refused = state == RELAY_FAILED && err.code == OUTRIDER_HISTORY;
     if (is_refused && !world_mend(w))

@@ -23,7 +23,7 @@ struct sim_sink {
     struct held held[HOLD];
     size_t n;
     /* Exactly once. */
-    bool is_exact, is_broken;
+    bool is_exact, is_broken, is_sealed;
     uint64_t producer;
     enum busy busy;
     int64_t busy_until_us;
@@ -65,7 +65,7 @@ static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct 
     struct sim_sink *me = (struct sim_sink *)s;
     struct world *w = me->w;
     size_t room = HOLD - me->n, take = n < room ? n : room;
-    if (me->busy != BUSY_NOT || me->is_broken)
+    if (me->busy != BUSY_NOT || me->is_broken || me->is_sealed)
         world_broken(w, "something was submitted to a transaction that takes nothing");
     if (take > 0 && world_chance(w, w->faults.partial))
         take = (size_t)world_below(w, (int)take + 1);
@@ -205,7 +205,7 @@ static int finish_busy(struct sim_sink *me, struct outrider_error *err)
                                   "simulated: sink does not say whether it committed");
     }
     me->txn.n = 0;
-    me->is_broken = false;
+    me->is_broken = me->is_sealed = false;
     me->busy = BUSY_NOT;
     me->base.is_busy = false;
     return 0;
@@ -222,12 +222,23 @@ static int poll_exact(struct sim_sink *me, struct instant now, struct outrider_e
     return 0;
 }
 
-static void sink_commit(struct sink *s, struct commit_mark progress, struct instant now)
+static void sink_seal(struct sink *s, struct commit_mark progress, struct instant now)
+{
+    struct sim_sink *me = (struct sim_sink *)s;
+    (void)now;
+    if (me->busy != BUSY_NOT || me->is_broken || me->is_sealed)
+        world_broken(me->w, "a transaction is to be sealed that cannot be");
+    me->is_sealed = true;
+    me->txn.progress = progress;
+}
+
+static void sink_commit(struct sink *s, struct instant now)
 {
     struct sim_sink *me = (struct sim_sink *)s;
     struct world *w = me->w;
+    struct commit_mark progress = me->txn.progress;
     (void)now;
-    if (me->busy != BUSY_NOT || me->is_broken || me->n > 0)
+    if (me->busy != BUSY_NOT || me->is_broken || me->n > 0 || !me->is_sealed)
         world_broken(w, "a transaction is to be committed that cannot be");
     bool is_leader = me->producer == w->producer;
     /* A database that was stolen, or restored, is another's business. */
@@ -238,7 +249,6 @@ static void sink_commit(struct sink *s, struct commit_mark progress, struct inst
     if (is_leader) {
         w->txn = me->txn;
         w->txn.exists = true;
-        w->txn.progress = progress;
     }
     be_busy(me, BUSY_COMMITTING);
 }
@@ -323,6 +333,7 @@ const struct sink_ops sim_sink_ops = {
     .cancel = sink_cancel,
     .poll = sink_poll,
     .close = sink_close,
+    .seal = sink_seal,
     .commit = sink_commit,
     .abort = sink_abort,
 };

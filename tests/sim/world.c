@@ -75,7 +75,7 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     for (int k = 0; k < i; k++) {
         struct sim_event *f = &w->events[k];
         if (strcmp(f->key, e->key) != 0 || f->was_visible || f->is_unwanted || f->is_oversize ||
-            f->never_works || w->db.expired[k] || w->db.discarded[k])
+            f->never_works || w->db.expired[k] || f->was_discarded)
             continue;
         if (f->expires_us != 0 && f->expires_us <= w->now.wall_us)
             continue;
@@ -369,7 +369,7 @@ void world_dead_discard(struct world *w, int which)
     if (row == NULL)
         return;
     world_trace(w, "operator discards e%d", row->event);
-    w->db.discarded[row->event] = true;
+    w->db.discarded[row->event] = w->events[row->event].was_discarded = true;
     remove_row(w, row);
 }
 

@@ -9,11 +9,12 @@
 
 #include <setjmp.h>
 
+#include "core/intent.h"
 #include "core/relay.h"
 
 #define MAX_EVENTS 400
 #define MAX_KEYS 8
-#define MAX_BATCH 128
+#define MAX_BATCH (12 * EXACT_BATCH) /* source.batch is 12 at most */
 
 /* What the broker does with an event. */
 struct sim_event {
@@ -31,6 +32,7 @@ struct sim_event {
     bool was_dead_letter;     /* published as one, or refused by the broker even so */
     int n_letters;            /* how often */
     int64_t first_visible_no; /* position in the broker's log */
+    bool was_discarded;       /* by an operator, who does not come back with a restored database */
 };
 
 enum row_state { ROW_PARKED, ROW_QUEUED, ROW_DEAD };

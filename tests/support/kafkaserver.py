@@ -22,7 +22,7 @@ import harness
 
 JAVA_FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 RESOURCES = {"topic": 2, "cluster": 4, "transactional-id": 5}
-OPERATIONS = {"all": 2, "write": 4, "create": 5, "describe": 8, "idempotent-write": 12}
+OPERATIONS = {"all": 2, "read": 3, "write": 4, "create": 5, "describe": 8, "idempotent-write": 12}
 _jars = None
 
 

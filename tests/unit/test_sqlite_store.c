@@ -30,7 +30,7 @@ static int set_up_with(void **state, void (*make)(struct sqlite_fixture *f))
     make(&r->f);
     r->config = (struct pipeline_config){
         .name = "default",
-        .source = {.url = r->f.url, .max_payload = 1000, .connect_timeout_us = 200000},
+        .source = {.url = r->f.url, .max_payload = 1000, .connect_timeout_us = 5000000},
         .cleanup = {.retention_us = 1},
     };
     r->store = calloc(1, outrider__store_sqlite.size);
@@ -225,6 +225,9 @@ static void put_into_a_locked_or_missing_database_fails(void **state)
 {
     struct rig *r = *state;
     struct outrider_error err = {0};
+    r->store->ops->close(r->store);
+    r->config.source.connect_timeout_us = 50000;
+    assert_int_equal(r->store->ops->open(r->store, &r->config, NULL), 0);
     sqlite_must(r->f.db, "BEGIN IMMEDIATE");
     assert_int_equal(put(r, "{}", &err), -1);
     assert_int_equal(err.code, OUTRIDER_DB_LOCKED);
