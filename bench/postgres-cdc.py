@@ -102,7 +102,7 @@ class Bench:
     def drain(self, shape, database, base, tcp):
         url = self.server.url(database, tcp=tcp)
         where = "TCP" if tcp else "Unix socket"
-        ours, peer, cpus, peaks = [], [], [], []
+        ours, peer, cpus, peer_cpus, peaks = [], [], [], [], []
         end = self.server.query("SELECT pg_current_wal_flush_lsn()")[0][0]
         self.server.query("SELECT pg_logical_emit_message(true, 'bench', '')", database)
         for _ in range(ROUNDS):
@@ -112,15 +112,17 @@ class Bench:
             cpus.append((watch.cpu, watch.sender_cpu))
             peaks.append(watch.peak)
             name = self.copy(database, base)
-            took, _ = self.run(database, name, [
+            took, watch = self.run(database, name, [
                 os.path.join(self.server.bin, "pg_recvlogical"), "-d", url, "-S", "outrider_" + name, "--start",
                 "--no-loop", "-f", "/dev/null", "-E", end, "-F", "0", "-o", "proto_version=1", "-o",
                 f"publication_names=outrider_{name}", "-o", "binary=true", "-o", "messages=true"])
             peer.append(EVENTS / took)
+            peer_cpus.append(watch.cpu)
         goal = 1.2 if shape == "one-row transactions" else 1.0
         self.add(f"{shape}, {where}", statistics.median(ours), "events/s", statistics.median(peer), goal)
         cpu, sender = cpus[ours.index(statistics.median_high(ours))]
         self.add("  CPU, of the walsender's", cpu, "s", max(sender, 1e-9), 1 / 3, at_least=False)
+        self.add("  CPU, of pg_recvlogical's", cpu, "s", max(statistics.median(peer_cpus), 1e-9))
         self.add("  peak memory", max(peaks) / 1024, "MiB", goal=24, at_least=False)
 
     def shapes(self):

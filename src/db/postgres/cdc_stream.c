@@ -22,7 +22,7 @@
  * and there are fewer settles. An event that was committed just now goes at once. */
 #define FRESH_US 50000
 /* A Unix socket is full after about 650 microseconds, and the server waits then. */
-#define ROUND_UNIX_US 200
+#define ROUND_UNIX_US 300
 /* The server goes on behind a full window, and what it writes then leaves it in large
  * segments, not in one for each message; from this machine all of it comes in one go. */
 #define ROUND_LOOPBACK_US 10000
