@@ -35,6 +35,10 @@
 
 /* A pipeline that has become quiet settles its last batch by itself after this. */
 #define SETTLE_AFTER_US 100000
+/* A sink may still be ending the transaction before when it says that it is committed: a
+ * broker of Kafka writes that into each partition, and librdkafka asks again only after 20
+ * ms if it is asked for the next one meanwhile. What is small can wait that long. */
+#define REST_US 2000
 #define SUBMIT_AT_ONCE 256
 
 void outrider__relay_exact_init(struct relay *r)
@@ -510,18 +514,24 @@ void outrider__relay_exact_source_lost(struct relay *r)
     *x = (struct exact){.state = EXACT_WAITING, .plan_no = plan_no};
 }
 
-/* While a large transaction is on its way the next is read. A small one is soon at its
- * end, and what is read only then joins the very next. */
-static bool is_worth_waiting_for(const struct relay *r)
+static bool is_small(const struct relay *r, const struct batch *b)
 {
-    const struct exact *x = &r->exact;
-    return (x->state == EXACT_SENDING || x->state == EXACT_SEALED) &&
-           x->batch->n < (size_t)r->config.source.batch;
+    return b != NULL && b->n < (size_t)r->config.source.batch;
 }
 
+static bool is_resting(const struct relay *r)
+{
+    const struct exact *x = &r->exact;
+    return x->state == EXACT_IDLE && is_small(r, x->committed) &&
+           r->now.mono_us < x->committed_us + REST_US;
+}
+
+/* While a large transaction is on its way the next is read. A small one is soon at its
+ * end, and whatever is committed until then joins the very next. */
 bool outrider__relay_exact_may_fetch(const struct relay *r)
 {
-    return !r->exact.batch_holds && !r->exact.committed_holds && !is_worth_waiting_for(r);
+    const struct exact *x = &r->exact;
+    return !x->batch_holds && !x->committed_holds && !is_small(r, x->batch) && !is_resting(r);
 }
 
 /* The end of the patience of a stop: what is committed is settled, the rest is
@@ -545,5 +555,7 @@ int64_t outrider__relay_exact_wake(const struct relay *r)
     bool waits = x->state == EXACT_IDLE && x->committed != NULL && !x->op_busy && !r->is_final;
     if (waits && x->committed_holds)
         return r->now.mono_us;
+    if (waits && is_resting(r))
+        return x->committed_us + REST_US;
     return waits ? x->committed_us + SETTLE_AFTER_US : CLOCK_NEVER;
 }

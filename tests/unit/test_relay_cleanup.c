@@ -7,9 +7,7 @@
 
 #include <cmocka.h>
 
-#include <poll.h>
-
-#include "core/relay.h"
+#include "support/fake_ends.h"
 
 #define HOUR (INT64_C(3600) * 1000000)
 #define DAY (24 * HOUR)
@@ -22,17 +20,6 @@ struct fake_source {
     struct source base;
     struct source_op *done;
 };
-
-static int source_open(struct source *s, const struct pipeline_config *config, struct instant now,
-                       struct outrider_error *err)
-{
-    (void)config;
-    (void)now;
-    (void)err;
-    s->active = true;
-    s->parked_due_us = s->wake_us = CLOCK_NEVER;
-    return 0;
-}
 
 static int source_start(struct source *s, struct source_op *op, struct outrider_error *err)
 {
@@ -56,36 +43,13 @@ static int source_poll(struct source *s, struct instant now, struct source_op **
     return 0;
 }
 
-static int no_fds(struct source *s, struct pollfd *ret_fds, int max)
-{
-    (void)s;
-    (void)ret_fds;
-    (void)max;
-    return 0;
-}
-
-static void source_close(struct source *s)
-{
-    (void)s;
-}
-
 static const struct source_ops source_ops = {.scheme = "fake",
                                              .size = sizeof(struct fake_source),
-                                             .open = source_open,
+                                             .open = fake_source_open,
                                              .start = source_start,
                                              .poll = source_poll,
-                                             .fds = no_fds,
-                                             .close = source_close};
-
-static int sink_open(struct sink *s, const struct pipeline_config *config, struct instant now,
-                     struct outrider_error *err)
-{
-    (void)config;
-    (void)now;
-    (void)err;
-    s->wake_us = CLOCK_NEVER;
-    return 0;
-}
+                                             .fds = fake_source_fds,
+                                             .close = fake_source_close};
 
 static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
 {
@@ -93,12 +57,6 @@ static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct 
     (void)d;
     (void)now;
     return n;
-}
-
-static void sink_flush(struct sink *s, struct instant now)
-{
-    (void)s;
-    (void)now;
 }
 
 static int sink_poll(struct sink *s, struct instant now, struct outrider_error *err)
@@ -109,27 +67,14 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
     return 0;
 }
 
-static int sink_fds(struct sink *s, struct pollfd *ret_fds, int max)
-{
-    (void)s;
-    (void)ret_fds;
-    (void)max;
-    return 0;
-}
-
-static void sink_close(struct sink *s)
-{
-    (void)s;
-}
-
 static const struct sink_ops sink_ops = {.scheme = "fake",
                                          .size = sizeof(struct sink),
-                                         .open = sink_open,
+                                         .open = fake_sink_open,
                                          .submit = sink_submit,
-                                         .flush = sink_flush,
+                                         .flush = fake_sink_flush,
                                          .poll = sink_poll,
-                                         .fds = sink_fds,
-                                         .close = sink_close};
+                                         .fds = fake_sink_fds,
+                                         .close = fake_sink_close};
 
 struct fixture {
     struct pipeline_config config;
@@ -141,14 +86,10 @@ static int setup(void **state)
 {
     static struct fixture f;
     f = (struct fixture){.begun_wall_us = MIDNIGHT + HOUR};
-    f.config = (struct pipeline_config){
-        .name = "default",
-        .source = {.batch = 10, .batch_bytes = 1 << 20, .max_payload = 1 << 20},
-        .route = {.topic = "t"},
-        .headers = {.event_id = "", .event_type = "", .aggregate_type = ""},
-        .retry = {.max_attempts = 1},
-        .cleanup = {.retention_us = DAY, .every_us = HOUR, .pause_us = 1000},
-        .ordered = true};
+    f.config = fake_config();
+    f.config.cleanup.retention_us = DAY;
+    f.config.cleanup.every_us = HOUR;
+    f.config.cleanup.pause_us = 1000;
     cleanups = 0;
     portions = 1;
     *state = &f;
@@ -162,21 +103,18 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Steps at an instant, counted from the start, as often as there is something to do then. */
+/* At an instant that is counted from the start, as what it returns is. */
 static int64_t step(struct fixture *f, int64_t after_us)
 {
     struct outrider_error err;
-    int64_t wake_us = 0;
-    struct instant now = {.mono_us = 1 + after_us, .wall_us = f->begun_wall_us + after_us};
     if (f->relay == NULL) {
         struct relay_setup setup = {
             .config = &f->config, .source_ops = &source_ops, .sink_ops = &sink_ops};
         assert_int_equal(outrider__relay_new(&setup, &f->relay, &err), 0);
     }
-    do
-        assert_int_equal(outrider__relay_step(f->relay, now, &wake_us, &err), RELAY_RUNNING);
-    while (wake_us <= now.mono_us);
-    return wake_us - 1;
+    return fake_step(f->relay, (struct instant){.mono_us = 1 + after_us,
+                                                .wall_us = f->begun_wall_us + after_us}) -
+           1;
 }
 
 static void without_a_time_of_day_it_begins_at_once_and_then_by_the_clock(void **state)
