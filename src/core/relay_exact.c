@@ -35,10 +35,6 @@
 
 /* A pipeline that has become quiet settles its last batch by itself after this. */
 #define SETTLE_AFTER_US 100000
-/* A sink may still be ending the transaction before when it says that it is committed: a
- * broker of Kafka writes that into each partition, and librdkafka asks again only after 20
- * ms if it is asked for the next one meanwhile. What is small can wait that long. */
-#define REST_US 2000
 #define SUBMIT_AT_ONCE 256
 
 void outrider__relay_exact_init(struct relay *r)
@@ -522,8 +518,8 @@ static bool is_small(const struct relay *r, const struct batch *b)
 static bool is_resting(const struct relay *r)
 {
     const struct exact *x = &r->exact;
-    return x->state == EXACT_IDLE && is_small(r, x->committed) &&
-           r->now.mono_us < x->committed_us + REST_US;
+    return x->state == EXACT_IDLE && is_small(r, x->committed) && r->sink != NULL &&
+           r->now.mono_us < x->committed_us + r->sink->rest_us;
 }
 
 /* While a large transaction is on its way the next is read. A small one is soon at its
@@ -556,6 +552,6 @@ int64_t outrider__relay_exact_wake(const struct relay *r)
     if (waits && x->committed_holds)
         return r->now.mono_us;
     if (waits && is_resting(r))
-        return x->committed_us + REST_US;
+        return x->committed_us + r->sink->rest_us;
     return waits ? x->committed_us + SETTLE_AFTER_US : CLOCK_NEVER;
 }

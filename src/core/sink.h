@@ -69,7 +69,9 @@ struct sink {
     char description[256]; /* for people, without secrets */
     char trouble[256];     /* why nothing of what it holds moves; empty: it does, or nobody knows */
     /* Exactly once only; set by the sink, read by the engine after every call. */
-    bool is_busy; /* opening, committing or aborting: takes nothing */
+    bool is_busy;    /* opening, committing or aborting: takes nothing */
+    int64_t rest_us; /* it goes on ending a committed transaction for about so long: what is
+                        small and follows later than that arrives sooner */
     struct commit_mark progress;
 };
 

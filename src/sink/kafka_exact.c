@@ -22,6 +22,9 @@
 
 /* A call of librdkafka is made again after this: until then nobody can end the thread. */
 #define STEP_MS 100
+/* The broker has committed when it says so, and then writes that into each partition. Who
+ * asks for the next transaction meanwhile is refused, and librdkafka asks again after 20 ms. */
+#define REST_US 2000
 /* A job that takes longer is told as an outage. */
 #define TROUBLE_US 3000000
 /* So many transactions in a row may fail and nobody be blamed. */
@@ -229,6 +232,7 @@ int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err)
     pthread_mutex_init(&x->mutex, NULL);
     pthread_cond_init(&x->wake, NULL);
     x->is_on = true;
+    k->base.rest_us = REST_US;
     x->transactional_id = malloc(size);
     x->servers = k->settings.servers;
     x->replication = k->settings.new_replication;

@@ -48,6 +48,7 @@ static int sink_open(struct sink *s, const struct pipeline_config *config, struc
     if (world_chance(me->w, me->w->faults.sink_open_error))
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: no sink");
     me->is_exact = config->exactly_once;
+    s->rest_us = world_below(me->w, 3000);
     if (me->is_exact != (s->identity != NULL))
         world_broken(me->w, "the sink was opened without an identity");
     if (me->is_exact)

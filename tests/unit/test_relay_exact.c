@@ -81,6 +81,13 @@ static const struct source_ops source_ops = {.scheme = "fake",
                                              .fds = fake_source_fds,
                                              .close = fake_source_close};
 
+static int sink_open(struct sink *s, const struct pipeline_config *config, struct instant now,
+                     struct outrider_error *err)
+{
+    s->rest_us = REST;
+    return fake_sink_open(s, config, now, err);
+}
+
 static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
 {
     (void)s;
@@ -127,7 +134,7 @@ static void sink_abort(struct sink *s, struct instant now)
 
 static const struct sink_ops sink_ops = {.scheme = "fake",
                                          .size = sizeof(struct sink),
-                                         .open = fake_sink_open,
+                                         .open = sink_open,
                                          .submit = sink_submit,
                                          .flush = fake_sink_flush,
                                          .poll = sink_poll,
