@@ -106,7 +106,8 @@ function(outrider_library name)
     file(RELATIVE_PATH LIBRARY_UP "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
     string(REGEX REPLACE "/$" "" LIBRARY_UP "${LIBRARY_UP}")
     configure_file("${CMAKE_SOURCE_DIR}/cmake/library.pc.in" ${name}.pc @ONLY)
-    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}.pc"
+    configure_file("${CMAKE_SOURCE_DIR}/cmake/library-static.pc.in" ${name}-static.pc @ONLY)
+    install(FILES "${CMAKE_CURRENT_BINARY_DIR}/${name}.pc" "${CMAKE_CURRENT_BINARY_DIR}/${name}-static.pc"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
     install(EXPORT outrider-${LIBRARY_COMPONENT} FILE outrider-${LIBRARY_COMPONENT}-targets.cmake
         NAMESPACE outrider:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/outrider)

@@ -34,9 +34,9 @@ static const char sql_suits[] =
     "format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = o.t AND NOT attisdropped AND "
     "attname = 'payload') FROM (SELECT to_regclass('outbox') AS t) o WHERE o.t IS NOT NULL";
 /* The pipelines of this outbox whose relays publish exactly once. */
-#define EXACT_PIPELINES                                                                \
-    "FROM outrider_intent i JOIN outrider_cursor c USING (pipeline) WHERE i.identity " \
-    "<> '' AND to_regclass(c.outbox) = to_regclass('outbox')"
+#define EXACT_PIPELINES                                                               \
+    "FROM outrider_intent i CROSS JOIN unnest(i.tables) AS t(name) WHERE i.identity " \
+    "<> '' AND to_regclass(t.name) = to_regclass('outbox')"
 static const char sql_exact[] = "SELECT min(i.pipeline) " EXACT_PIPELINES;
 /* $1 keys. No row is true where the isolation level makes the next statement blind. */
 static const char sql_lock[] =

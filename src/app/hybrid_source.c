@@ -91,11 +91,12 @@ static int hybrid_open(struct source *s, const struct pipeline_config *config, s
     h->hybrid = config->source_data;
     h->last_done = &h->first_done;
     h->st_setup = (struct pg_statement){.sql = sql_setup, .what = "cannot set the session up"};
-    h->st_settle =
-        (struct pg_statement){.sql = sql_settle, .what = "cannot mark events as published"};
+    h->st_settle = (struct pg_statement){
+        .sql = sql_settle, .what = "cannot mark events as published", .purpose = PG_SETTLES};
     h->st_total = (struct pg_statement){.sql = sql_total, .what = "cannot count what is published"};
     h->total_at_us = CLOCK_NEVER;
-    h->st_delete = (struct pg_statement){.sql = sql_delete, .what = "cannot remove events"};
+    h->st_delete = (struct pg_statement){
+        .sql = sql_delete, .what = "cannot remove events", .purpose = PG_SETTLES};
     s->reads_ahead = true;
     outrider__pg_args_init(&h->args);
     return outrider__pg_connect(&h->conn, config->source.url, config->name,

@@ -77,14 +77,11 @@ int outrider__cli_flush(int code)
 static void hide_secrets(char *arg, struct arena *arena)
 {
     struct bytes shown;
-    char *equals = strrchr(arg, '=');
-    /* --set sink.kafka.sasl.password=... and --set 'sink.kafka={sasl.password: ...}' */
-    char *map = strstr(arg, "kafka");
-    if (map != NULL && equals != NULL && strstr(arg, "://") == NULL &&
-        outrider__name_is_secret(bytes_str(map))) {
-        equals = strchr(map, '=');
-        if (equals != NULL)
-            memset(equals + 1, '*', strlen(equals + 1));
+    char *equals = strchr(arg, '=');
+    /* --set sink.kafka.sasl.password=... and --set 'sink.kafka={sasl.password: ...}', of
+     * whatever option: the name says that the value is a secret. */
+    if (equals != NULL && strstr(arg, "://") == NULL && outrider__name_is_secret(bytes_str(arg))) {
+        memset(equals + 1, '*', strlen(equals + 1));
         return;
     }
     char *colon = strchr(arg, ':'), *start = arg;

@@ -46,6 +46,10 @@ struct cli_setup {
 /* Flags override the file. Does not check what needs a sink: see config_check. */
 int outrider__setup_load(const struct args *a, struct cli_setup *ret_setup,
                          struct outrider_error *err);
+/* The same for whoever wants all errors, one a line: a success with errors is what could be
+ * read in spite of them; after a failure they hold the last one too. */
+int outrider__setup_load_all(const struct args *a, struct cli_setup *ret_setup,
+                             struct strbuf *ret_errors);
 void outrider__setup_release(struct cli_setup *s);
 /* The pipeline whose database a command works on; an error says how to name it. */
 int outrider__setup_database(const struct cli_setup *s, struct pipeline_config **ret_config,

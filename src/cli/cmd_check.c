@@ -11,31 +11,58 @@
 #include "cli/out.h"
 #include "core/options.h"
 #include "core/relay.h"
-#include "core/route.h"
 #include "run/modules.h"
 
-/* What relay does before it connects: options, patterns, adapters. */
-static int check_pipeline(const struct pipeline_config *c, struct outrider_error *err)
+/* Whose errors are told, and how many they are. */
+struct teller {
+    const char *path;
+    const struct pipeline_config *config;
+    unsigned n;
+};
+
+static void tell(void *ctx, const struct outrider_error *why)
 {
-    const struct source_ops *source;
-    const struct sink_ops *sink;
-    struct router *router;
+    struct teller *t = ctx;
+    outrider__cli_say("%s: pipeline '%s': %s", t->path, t->config->name, why->message);
+    t->n++;
+}
+
+static const struct source_ops *check_source(struct teller *t)
+{
+    struct outrider_error err = {0};
+    const struct source_ops *source = NULL;
+    const char *url = t->config->source.url;
     char scheme[32];
-    if (outrider__config_check(c, err) < 0)
-        return -1;
-    if (outrider__url_scheme(bytes_str(c->source.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__source_find(scheme, &source, err) < 0)
-        return -1;
-    if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
-        outrider__sink_find(scheme, &sink, err) < 0 ||
-        (sink->check != NULL && sink->check(c, err) < 0))
-        return -1;
-    if (outrider__relay_check(c, source, sink, err) < 0)
-        return -1;
-    if (outrider__router_new(c, &router, err) < 0)
-        return -1;
-    outrider__router_free(router);
-    return 0;
+    if (url != NULL && (outrider__url_scheme(bytes_str(url), scheme, sizeof(scheme), &err) < 0 ||
+                        outrider__source_find(scheme, &source, &err) < 0))
+        tell(t, &err);
+    return source;
+}
+
+static const struct sink_ops *check_sink(struct teller *t)
+{
+    struct outrider_error err = {0};
+    const struct sink_ops *sink = NULL;
+    const char *url = t->config->sink.url;
+    char scheme[32];
+    if (url != NULL && (outrider__url_scheme(bytes_str(url), scheme, sizeof(scheme), &err) < 0 ||
+                        outrider__sink_find(scheme, &sink, &err) < 0 ||
+                        (sink->check != NULL && sink->check(t->config, &err) < 0)))
+        tell(t, &err);
+    return sink;
+}
+
+/* What relay does before it connects: options, patterns, adapters. How many errors it told. */
+static unsigned check_pipeline(const char *path, const struct pipeline_config *c, bool is_broken)
+{
+    struct teller t = {.path = path, .config = c};
+    struct outrider_error err = {0};
+    (void)outrider__config_check_all(c, !is_broken, tell, &t);
+    const struct source_ops *source = check_source(&t);
+    const struct sink_ops *sink = check_sink(&t);
+    if (source != NULL && sink != NULL && outrider__relay_check(c, source, sink, &err) < 0)
+        tell(&t, &err);
+    return t.n;
 }
 
 static void text_of(const struct pipeline_config *c, const struct option *o, struct strbuf *text)
@@ -137,12 +164,11 @@ static int print_connector(const struct cli_setup *s, struct outrider_error *err
     return 0;
 }
 
-static void say_warnings(const struct cli_setup *s)
+static void say_lines(const char *prefix, const char *lines)
 {
-    const char *p = strbuf_cstr(&s->warnings);
-    for (size_t n; *p != '\0'; p += n + 1) {
-        n = strcspn(p, "\n");
-        outrider__cli_say("%s: %.*s", s->path, (int)n, p);
+    for (size_t n; *lines != '\0'; lines += n + 1) {
+        n = strcspn(lines, "\n");
+        outrider__cli_say("%s%s%.*s", prefix, *prefix != '\0' ? ": " : "", (int)n, lines);
     }
 }
 
@@ -220,29 +246,38 @@ static int show(const struct args *a, const struct cli_setup *s)
     return r < 0 ? CLI_FAILED : CLI_DONE;
 }
 
-int outrider__cmd_check(const struct args *a)
+static int check_all(const struct args *a, struct cli_setup *s, bool has_errors)
 {
     struct outrider_error err = {0};
+    unsigned n = 0;
+    if (has_errors && s->is_debezium)
+        return CLI_USAGE;
+    if (ask_for_sink(s, &err) < 0)
+        return outrider__cli_fail_as(CLI_USAGE, &err);
+    for (size_t i = 0; i < s->file.n; i++) {
+        const struct pipeline_config *c = &s->file.pipelines[i];
+        bool is_broken = s->file.is_broken != NULL && s->file.is_broken[i];
+        if (!s->selected || s->selected == c)
+            n += check_pipeline(s->path, c, is_broken);
+    }
+    return n > 0 || has_errors ? CLI_USAGE : show(a, s);
+}
+
+int outrider__cmd_check(const struct args *a)
+{
     struct cli_setup s;
+    struct strbuf errors;
     if (!outrider__args_has(a, F_CONFIG) && !outrider__args_has(a, F_DEBEZIUM))
         return outrider__cli_usage(a, "which file? -c FILE, or --debezium FILE");
-    if (outrider__setup_load(a, &s, &err) < 0)
-        return outrider__cli_fail_as(CLI_USAGE, &err);
-    say_warnings(&s);
-    int bad = 0;
-    if (ask_for_sink(&s, &err) < 0) {
+    outrider__strbuf_init(&errors, CONFIG_FILE_MAX);
+    int code = CLI_USAGE, r = outrider__setup_load_all(a, &s, &errors);
+    if (r == 0)
+        say_lines(s.path, strbuf_cstr(&s.warnings));
+    say_lines("", strbuf_cstr(&errors));
+    if (r == 0) {
+        code = check_all(a, &s, errors.len > 0);
         outrider__setup_release(&s);
-        return outrider__cli_fail_as(CLI_USAGE, &err);
     }
-    for (size_t i = 0; i < s.file.n; i++) {
-        if (s.selected && s.selected != &s.file.pipelines[i])
-            continue;
-        if (check_pipeline(&s.file.pipelines[i], &err) == 0)
-            continue;
-        outrider__cli_say("%s: pipeline '%s': %s", s.path, s.file.pipelines[i].name, err.message);
-        bad++;
-    }
-    int code = bad ? CLI_USAGE : show(a, &s);
-    outrider__setup_release(&s);
+    outrider__strbuf_release(&errors);
     return code;
 }

@@ -49,10 +49,12 @@ static int run_cleanup(const struct args *a, const struct pipeline_config *c, st
                        struct outrider_error *err)
 {
     uint64_t removed;
-    if (c->cleanup.retention_us == 0 && !outrider__args_has(a, F_RETENTION))
+    if (c->cleanup.retention_us == 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "cleanup.retention is 0, which keeps events for ever: give an age, "
-                              "for example --retention 7d");
+                              "%s is 0, which keeps events for ever: give an age, for example "
+                              "--retention 7d, or --retention 1ms for all that is settled",
+                              outrider__args_has(a, F_RETENTION) ? "--retention"
+                                                                 : "cleanup.retention");
     bool inbox = outrider__args_has(a, F_INBOX);
     if (remove_all(c, s, inbox, &removed, err) < 0)
         return -1;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/out.h"
@@ -13,6 +14,7 @@
 
 struct printer {
     bool as_json, with_payload;
+    bool is_cut; /* a line for a person's terminal; a program gets whole values */
     uint64_t n;
     bool failed;
     struct strbuf text;
@@ -107,6 +109,11 @@ static void show_row(struct printer *p, const struct dead_row *r)
     }
 }
 
+static void cut(struct printer *p, struct bytes value, size_t max)
+{
+    outrider__out_cut(&p->text, value, p->is_cut ? max : SIZE_MAX);
+}
+
 static void list_row(struct printer *p, const struct dead_row *r)
 {
     struct strbuf *sb = &p->text;
@@ -115,11 +122,11 @@ static void list_row(struct printer *p, const struct dead_row *r)
     outrider__clock_format(r->updated_at_us / 1000000 * 1000000, when);
     outrider__out_plain(sb, e->id);
     outrider__strbuf_appendf(sb, "  %-6s %s  %2u  ", r->state, when, e->attempts);
-    outrider__out_cut(sb, e->event_type, 30);
+    cut(p, e->event_type, 30);
     strbuf_append_str(sb, "  ");
-    outrider__out_cut(sb, event_key(e), 24);
+    cut(p, event_key(e), 24);
     outrider__strbuf_appendf(sb, "  %s: ", r->error_code ? r->error_code : "-");
-    outrider__out_cut(sb, bytes_str(r->error_message), ERROR_SHOWN);
+    cut(p, bytes_str(r->error_message), ERROR_SHOWN);
     strbuf_append_char(sb, '\n');
 }
 
@@ -145,7 +152,9 @@ static void print_row(void *ctx, const struct dead_row *r)
 static int print_all(const struct args *a, struct store *s, const struct dead_filter *f,
                      bool with_payload, struct outrider_error *err)
 {
-    struct printer p = {.as_json = outrider__args_has(a, F_JSON), .with_payload = with_payload};
+    struct printer p = {.as_json = outrider__args_has(a, F_JSON),
+                        .with_payload = with_payload,
+                        .is_cut = isatty(STDOUT_FILENO) == 1};
     outrider__strbuf_init(&p.text, (size_t)1 << 31);
     outrider__jout_init(&p.json);
     if (p.as_json)

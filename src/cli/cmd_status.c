@@ -69,6 +69,7 @@ static void json_row(struct json_out *j, const struct store_status *st, int64_t 
     outrider__jout_int(j, "parked", (int64_t)st->parked);
     outrider__jout_int(j, "queued", (int64_t)st->queued);
     outrider__jout_int(j, "dead", (int64_t)st->dead);
+    outrider__jout_int(j, "uncovered", (int64_t)st->uncovered);
     outrider__jout_int(j, "position", st->position);
     outrider__jout_int(j, "head", st->head);
     outrider__jout_int(j, "lag", lag_of(st));
@@ -182,6 +183,16 @@ static void print_slots(const struct rows *rows)
     }
 }
 
+/* Nobody delivers these rows. */
+static void print_uncovered(const struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->items[i].uncovered > 0)
+            printf("%s: %sWARNING%s: %s; say what it means with map.status_values\n",
+                   rows->items[i].pipeline, outrider__colour(1, COLOUR_RED),
+                   outrider__colour_end(1), rows->items[i].uncovered_text);
+}
+
 static int show(const struct args *a, const struct pipeline_config *c, struct store *s,
                 struct outrider_error *err)
 {
@@ -200,6 +211,7 @@ static int show(const struct args *a, const struct pipeline_config *c, struct st
     else if (r == 0) {
         print_table(&rows);
         print_slots(&rows);
+        print_uncovered(&rows);
     }
     free(rows.items);
     return r;

@@ -104,7 +104,7 @@ static const struct flag flags[] = {
 
     {F_RETENTION, .name = "retention", .kind = FLAG_DURATION, .value = "AGE", .commands = "cleanup",
      .text = "Remove settled events older than this (default: the option "
-             "cleanup.retention)."},
+             "cleanup.retention). 0 is refused, because there it means for ever."},
     {F_PRINT, .name = "print", .kind = FLAG_SWITCH, .commands = "check",
      .text = "Print the effective configuration, secrets redacted."},
     {F_RENDER, .name = "render", .kind = FLAG_CHOICE, .value = "PAGE",
@@ -146,7 +146,9 @@ static const struct command commands[] = {
      .summary = "carry committed events to their receiver",
      .text =
          "Runs until it is stopped. SIGTERM and SIGINT finish what is in flight, within "
-         "shutdown_timeout; a second one ends at once. SIGHUP reads the configuration file again "
+         "shutdown_timeout; a second one ends at once, unless it comes within half a second of "
+         "the first, as those of timeout(1) do: both are one then. SIGHUP reads the configuration "
+         "file again "
          "and takes over what can be changed while running. One relay is active per pipeline; "
          "others wait and take over. A password does not belong on a command line, which every "
          "user of the machine can read (it is blanked as soon as the relay runs): write the URL "

@@ -24,11 +24,14 @@ struct reader {
     const char *name; /* of the file */
     struct config_file *file;
     struct outrider_error *err;
+    struct strbuf *errors; /* all of them, one a line; NULL: the first one ends it */
+    size_t depth;          /* maps and lists that are open */
+    bool is_hopeless;      /* what follows cannot be read any more */
     /* Where each option, and each section (by its first option), was given; 0: not yet. */
     size_t *lines, *section_lines;
     size_t n_options; /* pipeline's, then the program's */
     size_t n_pipeline_options;
-    size_t name_line, pipelines_line, first_key_line;
+    size_t name_line, pipelines_line, first_key_line, log_line;
     size_t *pipeline_lines;
 };
 
@@ -72,6 +75,7 @@ static int fail_with(struct reader *r, size_t line, const struct outrider_error 
 
 static int fail_nomem(struct reader *r)
 {
+    r->is_hopeless = true;
     (void)outrider__fail_nomem(r->err);
     return -1;
 }
@@ -79,6 +83,7 @@ static int fail_nomem(struct reader *r)
 static int fail_yaml(struct reader *r)
 {
     const char *problem = r->yaml.problem != NULL ? r->yaml.problem : "malformed";
+    r->is_hopeless = true;
     if (r->yaml.error == YAML_MEMORY_ERROR)
         return fail_nomem(r);
     if (r->yaml.error == YAML_READER_ERROR) {
@@ -108,15 +113,35 @@ static int next(struct reader *r)
         break;
     case YAML_SEQUENCE_START_EVENT:
         tag = r->event.data.sequence_start.tag;
+        r->depth++;
         break;
     case YAML_MAPPING_START_EVENT:
         tag = r->event.data.mapping_start.tag;
+        r->depth++;
+        break;
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        r->depth--;
         break;
     default:
         break;
     }
     if (tag != NULL)
         return fail_at(r, line_of(r), "tags (%.40s) are not supported", (const char *)tag);
+    return 0;
+}
+
+/* Where all errors are wanted: notes this one, and steps out of what is open below the depth. */
+static int go_on(struct reader *r, const struct pipeline_config *broken, size_t depth)
+{
+    if (r->errors == NULL || r->is_hopeless)
+        return -1;
+    outrider__strbuf_appendf(r->errors, "%s\n", r->err->message);
+    if (broken != NULL)
+        r->file->is_broken[broken - r->file->pipelines] = true;
+    while (r->depth > depth)
+        if (next(r) < 0 && r->is_hopeless)
+            return -1;
     return 0;
 }
 
@@ -143,13 +168,22 @@ static int shown(struct bytes b)
 /* The next key of a mapping: 1, or 0 at its end. The next event is its value. */
 static int next_key(struct reader *r, struct scalar *ret_key)
 {
-    if (next(r) < 0)
-        return -1;
-    if (r->event.type == YAML_MAPPING_END_EVENT)
-        return 0;
-    if (r->event.type != YAML_SCALAR_EVENT)
-        return fail_at(r, line_of(r), "a key must be a plain name");
-    return take_scalar(r, ret_key) < 0 || next(r) < 0 ? -1 : 1;
+    size_t depth = r->depth;
+    do {
+        if (next(r) < 0)
+            return -1;
+        if (r->event.type == YAML_MAPPING_END_EVENT)
+            return 0;
+        if (r->event.type != YAML_SCALAR_EVENT) {
+            r->is_hopeless = true;
+            return fail_at(r, line_of(r), "a key must be a plain name");
+        }
+        if (take_scalar(r, ret_key) < 0)
+            return -1;
+        if (next(r) == 0)
+            return 1;
+    } while (go_on(r, NULL, depth) == 0);
+    return -1;
 }
 
 static size_t index_of(const struct option *o)
@@ -324,9 +358,10 @@ static int read_section(struct reader *r, struct pipeline_config *c, const struc
                        shown(section->text), section->text.data);
     if (note_section(r, section) < 0)
         return -1;
+    size_t depth = r->depth;
     while ((more = next_key(r, &key)) > 0)
         if (full_name(r, section->text, key.text, &name) < 0 ||
-            set_by_name(r, c, name, key.line) < 0)
+            (set_by_name(r, c, name, key.line) < 0 && go_on(r, c, depth) < 0))
             return -1;
     return more;
 }
@@ -394,8 +429,9 @@ static int read_pipeline(struct reader *r, bool *ret_is_named)
         return fail_at(r, line_of(r), "a pipeline has options, as in '- name: orders'");
     if (begin_pipeline(r, line_of(r), &c) < 0)
         return -1;
+    size_t depth = r->depth;
     while ((more = next_key(r, &key)) > 0)
-        if (read_pipeline_key(r, c, &key) < 0)
+        if (read_pipeline_key(r, c, &key) < 0 && go_on(r, c, depth) < 0)
             return -1;
     *ret_is_named = r->name_line != 0;
     return more;
@@ -407,12 +443,13 @@ static int read_pipelines(struct reader *r)
     size_t unnamed_line = 0;
     if (r->event.type != YAML_SEQUENCE_START_EVENT)
         return fail_at(r, line_of(r), "'pipelines' is a list: each pipeline begins with '- '");
+    size_t depth = r->depth;
     for (;;) {
         if (next(r) < 0)
             return -1;
         if (r->event.type == YAML_SEQUENCE_END_EVENT)
             break;
-        if (read_pipeline(r, &is_named) < 0)
+        if (read_pipeline(r, &is_named) < 0 && go_on(r, NULL, depth) < 0)
             return -1;
         if (!is_named && unnamed_line == 0)
             unnamed_line = r->pipeline_lines[r->file->n - 1];
@@ -422,52 +459,81 @@ static int read_pipelines(struct reader *r)
     return 0;
 }
 
-static int read_log(struct reader *r)
+static int read_log_option(struct reader *r, const struct scalar *key)
 {
     size_t n;
     const struct option *options = outrider__program_options(&n);
-    struct scalar key = SCALAR_INIT, s = SCALAR_INIT;
+    struct scalar s = SCALAR_INIT;
     struct bytes name = BYTES_NULL, text = BYTES_NULL;
     struct outrider_error why;
+    if (full_name(r, BYTES_LIT("log"), key->text, &name) < 0)
+        return -1;
+    const struct option *o = outrider__program_option_find(name);
+    if (o != NULL &&
+        note_once(r, r->n_pipeline_options + (size_t)(o - options), o->name, key->line) < 0)
+        return -1;
+    if (r->event.type != YAML_SCALAR_EVENT)
+        return fail_at(r, line_of(r), "option '%.*s' takes one value", shown(name), name.data);
+    if (take_scalar(r, &s) < 0)
+        return -1;
+    if (outrider__config_env(s.text, &r->file->arena, &text, &why) < 0 ||
+        outrider__program_set(&r->file->program, name, text, &why) < 0)
+        return fail_with(r, key->line, &why);
+    return 0;
+}
+
+static int read_log(struct reader *r)
+{
+    struct scalar key = SCALAR_INIT;
     int more;
     if (at_null(r))
         return 0;
     if (r->event.type != YAML_MAPPING_START_EVENT)
         return fail_at(r, line_of(r), "'log' is a section: write 'log: {level: info}'");
-    while ((more = next_key(r, &key)) > 0) {
-        if (full_name(r, BYTES_LIT("log"), key.text, &name) < 0)
+    size_t depth = r->depth;
+    while ((more = next_key(r, &key)) > 0)
+        if (read_log_option(r, &key) < 0 && go_on(r, NULL, depth) < 0)
             return -1;
-        const struct option *o = outrider__program_option_find(name);
-        if (o != NULL &&
-            note_once(r, r->n_pipeline_options + (size_t)(o - options), o->name, key.line) < 0)
-            return -1;
-        if (r->event.type != YAML_SCALAR_EVENT)
-            return fail_at(r, line_of(r), "option '%.*s' takes one value", shown(name), name.data);
-        if (take_scalar(r, &s) < 0)
-            return -1;
-        if (outrider__config_env(s.text, &r->file->arena, &text, &why) < 0 ||
-            outrider__program_set(&r->file->program, name, text, &why) < 0)
-            return fail_with(r, key.line, &why);
-    }
     return more;
+}
+
+/* The key of the file that was most likely meant, or NULL. */
+static const char *nearest_top_key(struct bytes key)
+{
+    static const char *const keys[] = {"pipelines", "log"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (outrider__name_distance(key, bytes_str(keys[i])) == 1)
+            return keys[i];
+    return NULL;
+}
+
+static int unknown_top_key(struct reader *r, const struct scalar *key, const char *near)
+{
+    if (near != NULL)
+        return fail_at(r, key->line, "unknown option '%.*s' (did you mean '%s'?)", shown(key->text),
+                       key->text.data, near);
+    return fail_at(r, key->line,
+                   "unknown option '%.*s' (at the top stand 'pipelines' and 'log', or one "
+                   "pipeline's own 'source', 'sink' and so on)",
+                   shown(key->text), key->text.data);
 }
 
 /* A key at the top that belongs to a pipeline: there is only this one, then. */
 static int read_top_key(struct reader *r, const struct scalar *key)
 {
     struct pipeline_config *c = NULL;
+    bool is_known = outrider__option_is_section(key->text) || bytes_eq_str(key->text, "name") ||
+                    outrider__option_find(key->text) != NULL;
+    const char *near = is_known ? NULL : nearest_top_key(key->text);
+    if (near != NULL)
+        return unknown_top_key(r, key, near);
     if (r->pipelines_line != 0)
         return fail_at(r, key->line,
                        "'%.*s' stands beside 'pipelines' (line %zu): move it into one",
                        shown(key->text), key->text.data, r->pipelines_line);
     if (r->file->n == 0) {
-        const char *near = outrider__option_nearest(key->text);
-        if (near == NULL && !outrider__option_is_section(key->text) &&
-            !bytes_eq_str(key->text, "name") && outrider__option_find(key->text) == NULL)
-            return fail_at(r, key->line,
-                           "unknown option '%.*s' (at the top stand 'pipelines' and 'log', or one "
-                           "pipeline's own 'source', 'sink' and so on)",
-                           shown(key->text), key->text.data);
+        if (!is_known && outrider__option_nearest(key->text) == NULL)
+            return unknown_top_key(r, key, NULL);
         if (begin_pipeline(r, key->line, &c) < 0)
             return -1;
         r->first_key_line = key->line;
@@ -475,33 +541,46 @@ static int read_top_key(struct reader *r, const struct scalar *key)
     return read_pipeline_key(r, &r->file->pipelines[0], key);
 }
 
+static int read_top_pipelines(struct reader *r, size_t line)
+{
+    if (r->pipelines_line != 0)
+        return fail_at(r, line, "'pipelines' is given twice (first in line %zu)",
+                       r->pipelines_line);
+    if (r->file->n > 0)
+        return fail_at(r, line,
+                       "'pipelines' stands beside options of a pipeline (line %zu): move them "
+                       "into one",
+                       r->first_key_line);
+    r->pipelines_line = line;
+    return read_pipelines(r);
+}
+
+static int read_top_log(struct reader *r, size_t line)
+{
+    if (r->log_line != 0)
+        return fail_at(r, line, "'log' is given twice (first in line %zu)", r->log_line);
+    r->log_line = line;
+    return read_log(r);
+}
+
 static int read_top(struct reader *r)
 {
     struct scalar key = SCALAR_INIT;
-    size_t log_line = 0;
+    size_t depth = r->depth;
     int more;
     while ((more = next_key(r, &key)) > 0) {
+        const struct pipeline_config *c = NULL;
+        int result;
         if (bytes_eq_str(key.text, "pipelines")) {
-            if (r->pipelines_line != 0)
-                return fail_at(r, key.line, "'pipelines' is given twice (first in line %zu)",
-                               r->pipelines_line);
-            if (r->file->n > 0)
-                return fail_at(r, key.line,
-                               "'pipelines' stands beside options of a pipeline (line %zu): move "
-                               "them into one",
-                               r->first_key_line);
-            r->pipelines_line = key.line;
-            if (read_pipelines(r) < 0)
-                return -1;
+            result = read_top_pipelines(r, key.line);
         } else if (bytes_eq_str(key.text, "log")) {
-            if (log_line != 0)
-                return fail_at(r, key.line, "'log' is given twice (first in line %zu)", log_line);
-            log_line = key.line;
-            if (read_log(r) < 0)
-                return -1;
-        } else if (read_top_key(r, &key) < 0) {
-            return -1;
+            result = read_top_log(r, key.line);
+        } else {
+            result = read_top_key(r, &key);
+            c = r->first_key_line != 0 ? r->file->pipelines : NULL;
         }
+        if (result < 0 && go_on(r, c, depth) < 0)
+            return -1;
     }
     return more;
 }
@@ -534,7 +613,8 @@ static int read_document(struct reader *r)
         return -1;
     if (r->event.type != YAML_STREAM_END_EVENT)
         return fail_at(r, line_of(r), "a second document: a configuration is one");
-    return r->file->n > 0 ? 0 : fail_empty(r);
+    /* Where the only keys were wrong ones, there is no need to miss a pipeline too. */
+    return r->file->n > 0 || (r->errors != NULL && r->errors->len > 0) ? 0 : fail_empty(r);
 }
 
 static int reader_init(struct reader *r)
@@ -548,9 +628,11 @@ static int reader_init(struct reader *r)
     r->section_lines = outrider__arena_alloc(arena, r->n_options * sizeof *r->section_lines);
     r->pipeline_lines = outrider__arena_alloc(arena, PIPELINES_MAX * sizeof *r->pipeline_lines);
     r->file->pipelines = outrider__arena_alloc(arena, PIPELINES_MAX * sizeof *r->file->pipelines);
+    r->file->is_broken = outrider__arena_alloc(arena, PIPELINES_MAX * sizeof *r->file->is_broken);
     if (r->lines == NULL || r->section_lines == NULL || r->pipeline_lines == NULL ||
-        r->file->pipelines == NULL)
+        r->file->pipelines == NULL || r->file->is_broken == NULL)
         return fail_nomem(r);
+    memset(r->file->is_broken, 0, PIPELINES_MAX * sizeof *r->file->is_broken);
     memset(r->lines, 0, r->n_options * sizeof *r->lines);
     return outrider__program_init(&r->file->program, r->err);
 }
@@ -564,10 +646,10 @@ static void hand_over(struct config_file *from, struct config_file *to)
 }
 
 int outrider__config_parse(struct bytes text, const char *name, struct config_file *ret_file,
-                           struct outrider_error *err)
+                           struct strbuf *ret_errors, struct outrider_error *err)
 {
     struct config_file file = {.n = 0};
-    struct reader r = {.name = name, .file = &file, .err = err};
+    struct reader r = {.name = name, .file = &file, .errors = ret_errors, .err = err};
     if (text.len > CONFIG_FILE_MAX)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "%s: larger than 1 MiB: that is no configuration", name);
@@ -653,13 +735,13 @@ int outrider__config_read(const char *path, struct bytes *ret_text, struct outri
     return 0;
 }
 
-int outrider__config_load(const char *path, struct config_file *ret_file,
+int outrider__config_load(const char *path, struct config_file *ret_file, struct strbuf *ret_errors,
                           struct outrider_error *err)
 {
     struct bytes text = BYTES_NULL;
     if (outrider__config_read(path, &text, err) < 0)
         return -1;
-    int r = outrider__config_parse(text, path, ret_file, err);
+    int r = outrider__config_parse(text, path, ret_file, ret_errors, err);
     free((char *)text.data);
     return r;
 }

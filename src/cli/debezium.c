@@ -62,6 +62,14 @@ void outrider__debezium_warn(struct debezium *d, const char *fmt, ...)
     strbuf_append_char(d->warnings, '\n');
 }
 
+int outrider__debezium_note(struct debezium *d, const struct outrider_error *err)
+{
+    if (d->errors == NULL)
+        return -1;
+    outrider__strbuf_appendf(d->errors, "%s: %s\n", d->path, err->message);
+    return 0;
+}
+
 int outrider__debezium_bool(const char *name, const char *value, bool *ret,
                             struct outrider_error *err)
 {
@@ -466,11 +474,14 @@ static int refuse(struct debezium *d, struct outrider_error *err)
                           : strcmp(p->name, refused[i].name) != 0)
                 continue;
             p->is_used = true;
-            if (*p->value != '\0' && !is_listed(refused[i].harmless, p->value))
-                return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                                      "%s: '%.60s' would change what is published, and is not done "
-                                      "here (%s); leave it out if that is right for you",
-                                      p->name, p->value, refused[i].why);
+            if (*p->value == '\0' || is_listed(refused[i].harmless, p->value))
+                continue;
+            (void)outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                                 "%s: '%.60s' would change what is published, and is not done "
+                                 "here (%s); leave it out if that is right for you",
+                                 p->name, p->value, refused[i].why);
+            if (outrider__debezium_note(d, err) < 0)
+                return -1;
         }
     }
     const char *skipped = outrider__debezium_get(d, "skipped.operations");
@@ -515,22 +526,29 @@ static void name_of(const struct debezium *d, char ret_name[64])
 
 static int translate(struct debezium *d, struct outrider_error *err)
 {
-    if (read_class(d, err) < 0 || find_router(d, err) < 0 || set_source(d, err) < 0 ||
-        outrider__debezium_router(d, err) < 0 || set_producer(d, err) < 0 ||
-        set_exactly_once(d, err) < 0 || refuse(d, err) < 0)
+    static int (*const steps[])(struct debezium * d, struct outrider_error * err) = {
+        read_class, find_router, set_source, set_producer, set_exactly_once, refuse,
+    };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i](d, err) < 0 && outrider__debezium_note(d, err) < 0)
+            return -1;
+    if (d->router[0] != '\0' && outrider__debezium_router(d, err) < 0)
         return -1;
+    /* Behind an error, what nobody asked for may be what nobody came to. */
+    if (d->errors != NULL && d->errors->len > 0)
+        return 0;
     warn_of_the_rest(d);
     return d->warnings->failed ? outrider__fail_nomem(err) : 0;
 }
 
 int outrider__debezium_parse(struct bytes json, const char *name, const char *pipeline,
                              struct config_file *ret_file, struct strbuf *warnings,
-                             struct outrider_error *err)
+                             struct strbuf *ret_errors, struct outrider_error *err)
 {
     struct outrider_error why = {0};
     struct arena arena;
     char own[64];
-    struct debezium d = {.arena = &arena, .warnings = warnings};
+    struct debezium d = {.arena = &arena, .warnings = warnings, .errors = ret_errors, .path = name};
     outrider__arena_init(&arena, 16384);
     int r = json.len > CONFIG_FILE_MAX ? outrider__fail(&why, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                                         "larger than %d bytes", CONFIG_FILE_MAX)
@@ -549,12 +567,13 @@ int outrider__debezium_parse(struct bytes json, const char *name, const char *pi
 }
 
 int outrider__debezium_load(const char *path, const char *pipeline, struct config_file *ret_file,
-                            struct strbuf *warnings, struct outrider_error *err)
+                            struct strbuf *warnings, struct strbuf *ret_errors,
+                            struct outrider_error *err)
 {
     struct bytes text;
     if (outrider__config_read(path, &text, err) < 0)
         return -1;
-    int r = outrider__debezium_parse(text, path, pipeline, ret_file, warnings, err);
+    int r = outrider__debezium_parse(text, path, pipeline, ret_file, warnings, ret_errors, err);
     free((char *)text.data);
     return r;
 }

@@ -18,12 +18,14 @@
 
 #include "cli/config.h"
 
-/* pipeline: its name, or NULL: the connector's. Warnings are appended, one a line. */
+/* pipeline: its name, or NULL: the connector's. Warnings are appended, one a line. Errors as
+ * in cli/config.h: one, or all of them. */
 int outrider__debezium_load(const char *path, const char *pipeline, struct config_file *ret_file,
-                            struct strbuf *warnings, struct outrider_error *err);
+                            struct strbuf *warnings, struct strbuf *ret_errors,
+                            struct outrider_error *err);
 /* name stands for the file in errors. */
 int outrider__debezium_parse(struct bytes json, const char *name, const char *pipeline,
                              struct config_file *ret_file, struct strbuf *warnings,
-                             struct outrider_error *err);
+                             struct strbuf *ret_errors, struct outrider_error *err);
 
 #endif

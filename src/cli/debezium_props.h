@@ -21,6 +21,8 @@ struct debezium {
     struct arena *arena;
     struct pipeline_config *config;
     struct strbuf *warnings;
+    struct strbuf *errors; /* all of them, one a line; NULL: the first one ends it */
+    const char *path;      /* stands for the file in errors */
     struct debezium_prop *props;
     size_t n;
     const char *name;               /* the connector's, or NULL */
@@ -39,6 +41,8 @@ int outrider__debezium_add(struct debezium *d, const char *option, const char *n
                            const char *value, struct outrider_error *err);
 void outrider__debezium_warn(struct debezium *d, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* After an error: 0 if all are wanted, and the next step comes; -1: this one ends it. */
+int outrider__debezium_note(struct debezium *d, const struct outrider_error *err);
 /* "true" or "false", else an error. */
 int outrider__debezium_bool(const char *name, const char *value, bool *ret,
                             struct outrider_error *err);

@@ -37,7 +37,8 @@ static int set_columns(struct debezium *d, struct outrider_error *err)
         const char *value = outrider__debezium_get_router(d, columns[i].name, columns[i].older);
         if (value == NULL)
             value = columns[i].initial;
-        if (value != NULL && outrider__debezium_set(d, columns[i].option, value, err) < 0)
+        if (value != NULL && outrider__debezium_set(d, columns[i].option, value, err) < 0 &&
+            outrider__debezium_note(d, err) < 0)
             return -1;
     }
     for (size_t i = 0; i < sizeof unknown_roles / sizeof *unknown_roles; i++)
@@ -177,7 +178,7 @@ static int set_placement(struct debezium *d, bool *ret_has_envelope, struct outr
     if (rest == NULL)
         return outrider__fail_nomem(err);
     while ((item = outrider__debezium_next(&rest)) != NULL)
-        if (place(d, item, ret_has_envelope, err) < 0)
+        if (place(d, item, ret_has_envelope, err) < 0 && outrider__debezium_note(d, err) < 0)
             return -1;
     if (*ret_has_envelope && outrider__debezium_set(d, "form", "object", err) < 0)
         return -1;
@@ -284,8 +285,15 @@ static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_erro
 int outrider__debezium_router(struct debezium *d, struct outrider_error *err)
 {
     bool has_envelope = false, expands = false;
-    if (set_columns(d, err) < 0 || set_route(d, err) < 0 ||
-        set_placement(d, &has_envelope, err) < 0 || set_flags(d, &expands, err) < 0)
+    if (set_columns(d, err) < 0 && outrider__debezium_note(d, err) < 0)
         return -1;
-    return set_converters(d, has_envelope, expands, err);
+    if (set_route(d, err) < 0 && outrider__debezium_note(d, err) < 0)
+        return -1;
+    if (set_placement(d, &has_envelope, err) < 0 && outrider__debezium_note(d, err) < 0)
+        return -1;
+    if (set_flags(d, &expands, err) < 0 && outrider__debezium_note(d, err) < 0)
+        return -1;
+    if (set_converters(d, has_envelope, expands, err) < 0)
+        return outrider__debezium_note(d, err);
+    return 0;
 }

@@ -56,7 +56,8 @@ struct runners {
     struct generation *generations; /* newest first */
     unsigned last_generation;
     bool once;
-    bool is_stopping; /* a signal asked for it */
+    bool is_stopping;    /* a signal asked for it */
+    int64_t stopping_us; /* since when, on the monotonic clock */
 };
 
 /* Makes a relay for a configuration, which is copied; what it points at is not. */

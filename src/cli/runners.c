@@ -10,7 +10,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define PROGRESS_MS 200
+/* timeout(1) signals its child and then its group, and a shell beside a supervisor does
+ * alike: what comes this soon after the first request belongs to it. */
+#define SAME_REQUEST_US 500000
 
 static int open_signals(struct outrider_error *err)
 {
@@ -46,14 +51,18 @@ static void take_signals(struct runners *rs, int fd)
     struct signalfd_siginfo info;
     while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         const char *name = info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT";
+        int64_t now_us = outrider__clock_now().mono_us;
         if (info.ssi_signo == SIGHUP) {
             outrider__runners_reload(rs);
+        } else if (rs->is_stopping && now_us - rs->stopping_us < SAME_REQUEST_US) {
+            log_signal(rs, "already asked to stop", name);
         } else if (rs->is_stopping) {
             log_signal(rs, "ending at once, what is in flight comes again", name);
             _exit(CLI_FAILED);
         } else {
             log_signal(rs, "asked to stop", name);
             rs->is_stopping = true;
+            rs->stopping_us = now_us;
             stop_all(rs);
         }
     }

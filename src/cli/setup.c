@@ -122,7 +122,8 @@ static int apply_flags(const struct args *a, struct cli_setup *s, struct outride
                           s->path, names);
 }
 
-static int load_file(const struct args *a, struct cli_setup *s, struct outrider_error *err)
+static int load_file(const struct args *a, struct cli_setup *s, struct strbuf *errors,
+                     struct outrider_error *err)
 {
     const char *name = outrider__args_text(a, F_NAME);
     const char *connector = outrider__args_text(a, F_DEBEZIUM);
@@ -134,10 +135,10 @@ static int load_file(const struct args *a, struct cli_setup *s, struct outrider_
     if (connector) {
         s->path = connector;
         s->is_debezium = true;
-        return outrider__debezium_load(connector, name, &s->file, &s->warnings, err);
+        return outrider__debezium_load(connector, name, &s->file, &s->warnings, errors, err);
     }
     if (s->path)
-        return outrider__config_load(s->path, &s->file, err);
+        return outrider__config_load(s->path, &s->file, errors, err);
     return outrider__config_empty(name ? name : "default", &s->file, err);
 }
 
@@ -151,25 +152,42 @@ static int check_connector(const struct cli_setup *s, struct outrider_error *err
                           s->path);
 }
 
-int outrider__setup_load(const struct args *a, struct cli_setup *ret_setup,
-                         struct outrider_error *err)
+static int load(const struct args *a, struct cli_setup *s, struct strbuf *errors,
+                struct outrider_error *err)
 {
-    struct cli_setup *s = ret_setup;
     *s = (struct cli_setup){.path = outrider__args_text(a, F_CONFIG)};
     outrider__strbuf_init(&s->warnings, CONFIG_FILE_MAX);
-    if (load_file(a, s, err) < 0) {
+    if (load_file(a, s, errors, err) < 0) {
         outrider__strbuf_release(&s->warnings);
         return -1;
     }
-    int r = select_pipeline(a, s, err);
-    if (r == 0)
+    bool has_errors = errors != NULL && errors->len > 0;
+    /* What flags and names speak of may be what could not be read. */
+    int r = has_errors ? 0 : select_pipeline(a, s, err);
+    if (r == 0 && !has_errors)
         r = apply_flags(a, s, err);
-    if (r == 0)
+    if (r == 0 && !has_errors)
         r = check_connector(s, err);
     for (size_t i = 0; r == 0 && i < s->file.n; i++)
         r = outrider__pipeline_identify(&s->file.pipelines[i], err);
     if (r < 0)
         outrider__setup_release(s);
+    return r;
+}
+
+int outrider__setup_load(const struct args *a, struct cli_setup *ret_setup,
+                         struct outrider_error *err)
+{
+    return load(a, ret_setup, NULL, err);
+}
+
+int outrider__setup_load_all(const struct args *a, struct cli_setup *ret_setup,
+                             struct strbuf *ret_errors)
+{
+    struct outrider_error err = {0};
+    int r = load(a, ret_setup, ret_errors, &err);
+    if (r < 0)
+        outrider__strbuf_appendf(ret_errors, "%s\n", err.message);
     return r;
 }
 

@@ -114,10 +114,9 @@ int outrider__program_get(const struct program_config *p, const struct option *o
     return outrider__value_get(o, p, ret_text);
 }
 
-static int refuse(const struct pipeline_config *c, struct outrider_error *err, const char *what)
+static int refuse(struct outrider_error *err, const char *what)
 {
-    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "pipeline '%.63s': %s", c->name,
-                          what);
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "%s", what);
 }
 
 int outrider__config_check_name(struct bytes name, struct outrider_error *err)
@@ -147,21 +146,57 @@ static bool delays_are_default(const struct pipeline_config *c)
     return same;
 }
 
-static int check_retry(const struct pipeline_config *c, struct outrider_error *err)
+static int check_name(const struct pipeline_config *c, struct outrider_error *err)
 {
-    if (c->retry.base_us == 0) {
-        if (c->retry.delays.n == 0 && c->retry.max_attempts > 1)
-            return refuse(c, err,
-                          "retry.delays is empty: give waits ('[1s, 5s]'), or retry.base, or "
-                          "retry.max_attempts: 1");
-        return 0;
-    }
-    if (c->retry.delays.n > 0 && !delays_are_default(c))
-        return refuse(c, err,
-                      "retry.delays and retry.base are both set: leave one out, or set retry.base "
-                      "to 0");
-    if (c->retry.max_us < c->retry.base_us)
-        return refuse(c, err, "retry.max is shorter than retry.base");
+    return outrider__config_check_name(bytes_str(c->name), err);
+}
+
+static int check_source_url(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->source.url == NULL)
+        return refuse(err, "source.url is missing, for example 'sqlite:shop.db' (or --from)");
+    return 0;
+}
+
+static int check_sink_url(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->sink.url == NULL)
+        return refuse(err, "sink.url is missing, for example 'file:events' (or --to)");
+    return 0;
+}
+
+static int check_exactly_once(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->exactly_once && !c->ordered)
+        return refuse(err,
+                      "exactly_once and ordered: false exclude each other: relays that compete "
+                      "cannot share a transaction's number; leave one of them out");
+    return 0;
+}
+
+static int check_delays(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->retry.base_us == 0 && c->retry.delays.n == 0 && c->retry.max_attempts > 1)
+        return refuse(err, "retry.delays is empty: give waits ('[1s, 5s]'), or retry.base, or "
+                           "retry.max_attempts: 1");
+    if (c->retry.base_us != 0 && c->retry.delays.n > 0 && !delays_are_default(c))
+        return refuse(err, "retry.delays and retry.base are both set: leave one out, or set "
+                           "retry.base to 0");
+    return 0;
+}
+
+static int check_longest_delay(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->retry.base_us != 0 && c->retry.max_us < c->retry.base_us)
+        return refuse(err, "retry.max is shorter than retry.base");
+    return 0;
+}
+
+static int check_form(const struct pipeline_config *c, struct outrider_error *err)
+{
+    bool is_cloudevent = c->form == FORM_CLOUDEVENTS || c->form == FORM_CLOUDEVENTS_BINARY;
+    if (is_cloudevent && c->source_uri[0] == '\0')
+        return refuse(err, "cloudevents.source is empty, but a CloudEvent must have a source");
     return 0;
 }
 
@@ -170,58 +205,71 @@ static bool same_header(const char *a, const char *b)
     return a[0] != '\0' && strcasecmp(a, b) == 0;
 }
 
-static int check_form(const struct pipeline_config *c, struct outrider_error *err)
+static int check_headers(const struct pipeline_config *c, struct outrider_error *err)
 {
-    bool is_cloudevent = c->form == FORM_CLOUDEVENTS || c->form == FORM_CLOUDEVENTS_BINARY;
-    if (is_cloudevent && c->source_uri[0] == '\0')
-        return refuse(c, err, "cloudevents.source is empty, but a CloudEvent must have a source");
     if (same_header(c->headers.event_id, c->headers.event_type) ||
         same_header(c->headers.event_id, c->headers.aggregate_type) ||
         same_header(c->headers.event_type, c->headers.aggregate_type))
-        return refuse(c, err,
-                      "two of headers.event_id, event_type and aggregate_type are the same");
+        return refuse(err, "two of headers.event_id, event_type and aggregate_type are the same");
     return 0;
 }
 
 static int check_route(const struct pipeline_config *c, struct outrider_error *err)
 {
-    struct outrider_error why;
     struct router *r;
     if (c->route.regex != NULL && c->route.replacement == NULL)
-        return refuse(c, err, "route.regex needs route.replacement, the topic of what it matches");
+        return refuse(err, "route.regex needs route.replacement, the topic of what it matches");
     if (c->route.regex == NULL && c->route.replacement != NULL)
-        return refuse(c, err, "route.replacement needs route.regex");
+        return refuse(err, "route.replacement needs route.regex");
     if (c->route.topic[0] == '\0' && c->route.by_type.n == 0 && c->route.regex == NULL)
-        return refuse(c, err,
-                      "route.topic is empty and nothing else gives a topic, for example "
-                      "'${aggregate_type}.${event_type}'");
-    if (outrider__router_new(c, &r, &why) < 0)
-        return outrider__fail(err, why.code, why.disposition, "pipeline '%.63s': %s", c->name,
-                              why.message);
+        return refuse(err, "route.topic is empty and nothing else gives a topic, for example "
+                           "'${aggregate_type}.${event_type}'");
+    if (outrider__router_new(c, &r, err) < 0)
+        return -1;
     outrider__router_free(r);
+    return 0;
+}
+
+/* Each is independent of the others, so that all that is wrong can be told. */
+static int (*const checks[])(const struct pipeline_config *c, struct outrider_error *err) = {
+    check_name,          check_source_url, check_sink_url, check_exactly_once, check_delays,
+    check_longest_delay, check_form,       check_headers,  check_route,
+};
+#define N_CHECKS (sizeof checks / sizeof *checks)
+#define N_SOURCE_CHECKS 2 /* those that need no sink */
+
+unsigned outrider__config_check_all(const struct pipeline_config *c, bool with_urls,
+                                    config_error_fn *tell, void *ctx)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < N_CHECKS; i++) {
+        struct outrider_error why = {0};
+        if (!with_urls && (checks[i] == check_source_url || checks[i] == check_sink_url))
+            continue;
+        if (checks[i](c, &why) == 0)
+            continue;
+        n++;
+        tell(ctx, &why);
+    }
+    return n;
+}
+
+static int check_first(const struct pipeline_config *c, size_t n, struct outrider_error *err)
+{
+    struct outrider_error why = {0};
+    for (size_t i = 0; i < n; i++)
+        if (checks[i](c, &why) < 0)
+            return outrider__fail(err, why.code, why.disposition, "pipeline '%.63s': %s", c->name,
+                                  why.message);
     return 0;
 }
 
 int outrider__config_check_source(const struct pipeline_config *c, struct outrider_error *err)
 {
-    if (outrider__config_check_name(bytes_str(c->name), err) < 0)
-        return -1;
-    if (c->source.url == NULL)
-        return refuse(c, err, "source.url is missing, for example 'sqlite:shop.db' (or --from)");
-    return 0;
+    return check_first(c, N_SOURCE_CHECKS, err);
 }
 
 int outrider__config_check(const struct pipeline_config *c, struct outrider_error *err)
 {
-    if (outrider__config_check_source(c, err) < 0)
-        return -1;
-    if (c->sink.url == NULL)
-        return refuse(c, err, "sink.url is missing, for example 'file:events' (or --to)");
-    if (c->exactly_once && !c->ordered)
-        return refuse(c, err,
-                      "exactly_once and ordered: false exclude each other: relays that compete "
-                      "cannot share a transaction's number; leave one of them out");
-    if (check_retry(c, err) < 0 || check_form(c, err) < 0 || check_route(c, err) < 0)
-        return -1;
-    return 0;
+    return check_first(c, N_CHECKS, err);
 }

@@ -3,7 +3,11 @@
  * Adapters that need a client library are modules: shared objects that are
  * loaded when a URL asks for them, so that a relay maps only the libraries
  * that it uses. A module carries its own copy of src/base (which has no global
- * state) and exports one symbol, outrider_module.
+ * state) and exports two symbols, outrider_module and outrider_module_abi.
+ *
+ *  (1) outrider_module_abi is a text: a hash over the seam headers, made by the
+ *      build. The loader compares the text first, and reads nothing else of a
+ *      module whose text differs: the structs of such a module may differ too.
  */
 #ifndef CORE_MODULE_H
 #define CORE_MODULE_H
@@ -11,12 +15,10 @@
 #include "core/sink.h"
 #include "core/source.h"
 #include "core/store.h"
-
-/* Raised whenever a struct of a seam changes: a module of another build is refused. */
-#define OUTRIDER_MODULE_ABI 5u
+#include "module_abi.h"
+#include "outrider/export.h"
 
 struct module {
-    unsigned abi;
     const char *name;
     const char *scheme; /* what a URL must begin with */
     const struct source_ops *source;
@@ -26,5 +28,13 @@ struct module {
 };
 
 #define OUTRIDER_MODULE_SYMBOL "outrider_module"
+#define OUTRIDER_MODULE_ABI_SYMBOL "outrider_module_abi"
+
+/* The two symbols of a module: OUTRIDER_MODULE = {.name = ...}; */
+#define OUTRIDER_MODULE                                                  \
+    extern const char outrider_module_abi[sizeof OUTRIDER_MODULE_ABI];   \
+    OUTRIDER_API const char outrider_module_abi[] = OUTRIDER_MODULE_ABI; \
+    extern const struct module outrider_module;                          \
+    OUTRIDER_API const struct module outrider_module
 
 #endif

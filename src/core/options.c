@@ -335,14 +335,15 @@ const char *outrider__option_nearest(struct bytes name)
     /* A third of it may be wrong: more is a guess, not a slip. */
     size_t wrong = last.len < 3 ? last.len / 2 : last.len < 6 ? 2 : last.len / 3;
     struct nearest best = {NULL, (unsigned)wrong + 1};
+    /* The first of those that are equally near stays, and a key of a file is a section. */
+    for (size_t i = 0; dot == NULL && i < N_SECTIONS; i++)
+        consider(&best, name, bytes_str(section_names[i]), section_names[i], 0);
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &table[i];
         consider(&best, name, bytes_str(o->name), o->name, 0);
         /* The right name in the wrong section, or without one. */
         consider(&best, last, bytes_str(short_name(o)), o->name, dot != NULL ? 1 : 0);
     }
-    for (size_t i = 0; dot == NULL && i < N_SECTIONS; i++)
-        consider(&best, name, bytes_str(section_names[i]), section_names[i], 0);
     return best.name;
 }
 

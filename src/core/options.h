@@ -82,7 +82,13 @@ int outrider__config_add(struct pipeline_config *c, const struct option *o, stru
                          struct bytes value, struct outrider_error *err);
 /* What no single option can see: needs a source URL, a sink URL, a route, delays or base, ... */
 int outrider__config_check(const struct pipeline_config *c, struct outrider_error *err);
-/* The same without asking for a sink, for commands that only work on the database. */
+/* The same, told one by one and without the pipeline's name before each; how many. Without
+ * URLs: a missing one is no error, for a file that says it in a line that is wrong. */
+typedef void config_error_fn(void *ctx, const struct outrider_error *why);
+unsigned outrider__config_check_all(const struct pipeline_config *c, bool with_urls,
+                                    config_error_fn *tell, void *ctx);
+/* The same as config_check without asking for a sink, for commands that only work on the database.
+ */
 int outrider__config_check_source(const struct pipeline_config *c, struct outrider_error *err);
 /* Whether a pipeline may have this name; it becomes part of names in databases. */
 int outrider__config_check_name(struct bytes name, struct outrider_error *err);

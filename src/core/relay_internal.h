@@ -74,6 +74,9 @@ struct relay {
     const struct source_ops *source_ops;
     struct source *source; /* open, or NULL */
     uint32_t source_failures;
+    uint32_t settle_failures; /* losses in a row that took published events along, unsettled */
+    uint32_t refusals;        /* of these, the ones that waiting does not mend */
+    int64_t failing_since_us; /* monotonic: the first of the losses above */
     int64_t source_retry_us;
     bool was_active, standby_noted, is_connected_noted;
     int64_t inactive_since_us; /* monotonic */

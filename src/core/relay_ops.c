@@ -7,7 +7,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define PARKED_PAUSE_US 100000 /* after a fetch of due rows that found none */
+#define PARKED_PAUSE_US 100000    /* after a fetch of due rows that found none */
+#define CLEANUP_RETRY_US 60000000 /* after a clean-up that a lock or a timeout ended */
+#define REFUSALS_MAX 2
 
 bool outrider__relay_start_op(struct relay *r, struct source_op *op)
 {
@@ -162,7 +164,6 @@ static int fetched(struct relay *r, struct batch *b, struct outrider_error *err)
         b->state = BATCH_LIVE;
         return outrider__relay_admit(r, b, err);
     }
-    source_works(r);
     if (b->is_parked) {
         r->once_parked_done = true;
         r->parked_not_before_us = r->now.mono_us + PARKED_PAUSE_US;
@@ -170,6 +171,7 @@ static int fetched(struct relay *r, struct batch *b, struct outrider_error *err)
         /* Fetches complete in order, and only one is under way: it is the last. */
         assert(r->fifo[r->n_fifo - 1] == b);
         fifo_remove_last(r);
+        source_works(r); /* the parked rows alone do not show it */
     }
     free_the_batch(b);
     return 0;
@@ -180,6 +182,7 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b)
     (void)FAILPOINT("relay.after_settle");
     r->stats.settles++;
     r->op_no++;
+    r->settle_failures = r->refusals = 0;
     source_works(r);
     if (r->observer.settled != NULL)
         r->observer.settled(r->observer.ctx, b);
@@ -368,16 +371,85 @@ void outrider__relay_void_collect(struct relay *r)
             free_the_batch(&r->batches[i]);
 }
 
-void outrider__relay_source_drop(struct relay *r, const struct outrider_error *why)
+/* Errors that pass without anybody's help. Whatever else a database says is about its
+ * schema, its rights or the data, and it will say the same the next time. */
+static bool is_passing(const struct outrider_error *why)
 {
-    if (relay_is_exact(r))
-        outrider__relay_exact_source_lost(r);
-    if (r->source != NULL) {
-        r->source->ops->close(r->source);
-        free(r->source);
-        r->source = NULL;
+    switch (why->code) {
+    case OUTRIDER_CONNECT:
+    case OUTRIDER_TIMEOUT:
+    case OUTRIDER_DB_LOCKED:
+    case OUTRIDER_DB_READONLY:
+    case OUTRIDER_NO_SPACE:
+    case OUTRIDER_NOMEM:
+    case OUTRIDER_IO:
+    case OUTRIDER_FENCED:
+    case OUTRIDER_STANDBY:
+    case OUTRIDER_CANCELLED:
+        return true;
+    default:
+        return false;
     }
-    r->ready_head = r->ready_tail = NULL;
+}
+
+/* Whether the sink has events that the source does not know to be published. Exactly once
+ * these vanish with their transaction, and are sent as often. */
+static bool has_published(const struct relay *r)
+{
+    if (r->exact.batch != NULL || r->exact.committed != NULL)
+        return true;
+    for (int i = 0; i < RELAY_BATCHES; i++) {
+        const struct batch *b = &r->batches[i];
+        if ((b->state == BATCH_LIVE || b->state == BATCH_SETTLING) &&
+            (b->n_done > 0 || b->n_in_flight > 0))
+            return true;
+    }
+    return false;
+}
+
+/* Rows that stay too long harm nobody, so delivery goes on, and the clean-up waits. */
+static void cleanup_failed(struct relay *r, const struct outrider_error *why)
+{
+    struct outrider_error warning = *why;
+    int64_t soon_us = r->now.mono_us + CLEANUP_RETRY_US, next_us = next_cleanup_us(r);
+    r->cleanup_us = is_passing(why) && soon_us < next_us ? soon_us : next_us;
+    warning.disposition = OUTRIDER_RETRY;
+    relay_note(r, NOTE_SOURCE_WARNING, 0, &warning);
+}
+
+/*
+ * Whether to open the source again. Every time that published events were not settled
+ * they are published once more, so:
+ *   - The wait grows until a settle succeeds. That the source can be opened and read
+ *     proves nothing.
+ *   - A source checks its rights and its schema when it is opened. So an error that does
+ *     not pass by itself may be one that opening finds; the second in a row is not.
+ *   - --once gives up, as it does where nothing can be reached.
+ */
+static bool may_open_again(struct relay *r, const struct outrider_error *why, bool was_published,
+                           bool is_cleanup)
+{
+    if (r->source_failures == 0 && r->settle_failures == 0)
+        r->failing_since_us = r->now.mono_us;
+    r->settle_failures += was_published;
+    if (is_cleanup)
+        return true;
+    r->refusals += was_published && !is_passing(why);
+    bool is_late = r->config.once &&
+                   r->now.mono_us - r->failing_since_us >= r->config.source.connect_timeout_us;
+    return why->disposition == OUTRIDER_RETRY && r->refusals < REFUSALS_MAX && !is_late;
+}
+
+static int64_t source_backoff_us(struct relay *r)
+{
+    double random01 = relay_random01(r);
+    int64_t us = outrider__backoff_us(r->source_failures, random01);
+    int64_t longer_us = outrider__backoff_published_us(r->settle_failures, random01);
+    return r->settle_failures > 0 && longer_us > us ? longer_us : us;
+}
+
+static void void_batches(struct relay *r)
+{
     for (int i = 0; i < RELAY_BATCHES; i++) {
         struct batch *b = &r->batches[i];
         if (b->state == BATCH_FREE)
@@ -390,6 +462,21 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     }
     outrider__lanes_clear(&r->lanes);
     outrider__relay_void_collect(r);
+}
+
+void outrider__relay_source_drop(struct relay *r, const struct outrider_error *why)
+{
+    bool was_published = has_published(r);
+    bool is_cleanup = r->source != NULL && r->source->lost_in_cleanup;
+    if (relay_is_exact(r))
+        outrider__relay_exact_source_lost(r);
+    if (r->source != NULL) {
+        r->source->ops->close(r->source);
+        free(r->source);
+        r->source = NULL;
+    }
+    r->ready_head = r->ready_tail = NULL;
+    void_batches(r);
     r->n_fifo = 0;
     r->n_ops = 0;
     r->mark_busy = r->cleanup_busy = r->fetch_busy = false;
@@ -400,15 +487,16 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     r->was_active = r->is_connected_noted = false;
     if (why == NULL)
         return;
-    if (why->disposition != OUTRIDER_RETRY) {
+    if (is_cleanup)
+        cleanup_failed(r, why);
+    if (!may_open_again(r, why, was_published, is_cleanup)) {
         relay_fail(r, why);
         return;
     }
     r->stats.reconnects++;
-    r->source_retry_us =
-        r->now.mono_us + outrider__backoff_us(r->source_failures, relay_random01(r));
+    r->source_retry_us = r->now.mono_us + source_backoff_us(r);
     /* Once per outage, and again when its reason is another one. */
-    if (r->source_failures == 0 || why->code != r->source_error.code)
+    if (!is_cleanup && (r->source_failures == 0 || why->code != r->source_error.code))
         relay_note(r, NOTE_SOURCE_LOST, 0, why);
     r->source_failures++;
     r->source_error = *why;

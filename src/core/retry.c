@@ -5,6 +5,7 @@
 
 #define BACKOFF_FIRST_US 100000
 #define BACKOFF_MAX_US 1000000
+#define BACKOFF_PUBLISHED_MAX_US 30000000
 
 /* In floating point until it is known to fit: factor^1000 does not. */
 static int64_t exponential_us(const struct pipeline_config *c, uint32_t attempts, double random01)
@@ -31,13 +32,23 @@ int64_t outrider__retry_delay_us(const struct pipeline_config *c, uint32_t attem
     return delays->items[attempts <= delays->n ? attempts - 1 : delays->n - 1];
 }
 
-int64_t outrider__backoff_us(uint32_t failures, double random01)
+static int64_t backoff_us(uint32_t failures, int64_t max_us, double random01)
 {
     int64_t d = BACKOFF_FIRST_US;
-    for (uint32_t i = 1; i < failures && d < BACKOFF_MAX_US; i++)
+    for (uint32_t i = 1; i < failures && d < max_us; i++)
         d *= 2;
-    if (d > BACKOFF_MAX_US)
-        d = BACKOFF_MAX_US;
+    if (d > max_us)
+        d = max_us;
     /* Half of it random, so that many relays do not come back as one. */
     return (int64_t)((double)d * (0.5 + 0.5 * random01));
+}
+
+int64_t outrider__backoff_us(uint32_t failures, double random01)
+{
+    return backoff_us(failures, BACKOFF_MAX_US, random01);
+}
+
+int64_t outrider__backoff_published_us(uint32_t failures, double random01)
+{
+    return backoff_us(failures, BACKOFF_PUBLISHED_MAX_US, random01);
 }

@@ -14,5 +14,7 @@ int64_t outrider__retry_delay_us(const struct pipeline_config *c, uint32_t attem
 
 /* Backoff for connections and outages: 100 ms doubling up to 1 s, with jitter. */
 int64_t outrider__backoff_us(uint32_t failures, double random01);
+/* The same up to half a minute, where every try publishes events once more. */
+int64_t outrider__backoff_published_us(uint32_t failures, double random01);
 
 #endif

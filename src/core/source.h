@@ -106,8 +106,10 @@ struct source {
     char waiting_for[160]; /* while not active: who is (host, pid) where it can be known */
     char warning[256];     /* something people should know that is no error */
     uint32_t warnings;     /* counts them: a new one is told */
+    bool lost_in_cleanup;  /* what failed is a clean-up: delivery is not at fault */
     /* Exactly once only: (10). */
-    char identity[256];
+    char identity[512];
+    char intent_row[512]; /* a condition that finds the row in outrider_intent, for people */
     struct commit_mark saved;
     bool has_intent;
 };

@@ -29,8 +29,8 @@ static const struct sink_ops *const builtin_sinks[] = {
 
 enum role { ROLE_SOURCE = 1, ROLE_SINK = 2 };
 
-/* Schemes that we know, whether or not this build has them: a module may serve
- * several, and a missing one can be explained. */
+/* Schemes whose module is part of this source tree, whether or not this build has the
+ * module: a module may serve several, and a missing module can be explained. */
 static const struct known {
     const char *scheme, *module;
     enum role role;
@@ -39,18 +39,7 @@ static const struct known {
     {"sqlite", "sqlite", ROLE_SOURCE, "libsqlite3"},
     {"postgresql", "postgres", ROLE_SOURCE, "libpq"},
     {"postgres", "postgres", ROLE_SOURCE, "libpq"},
-    {"mysql", "mysql", ROLE_SOURCE, "libmariadb"},
-    {"mariadb", "mysql", ROLE_SOURCE, "libmariadb"},
     {"kafka", "kafka", ROLE_SINK, "librdkafka"},
-    {"amqp", "amqp", ROLE_SINK, "librabbitmq"},
-    {"amqps", "amqp", ROLE_SINK, "librabbitmq"},
-    {"nats", "nats", ROLE_SINK, "libnats"},
-    {"redis", "redis", ROLE_SINK, "libhiredis"},
-    {"rediss", "redis", ROLE_SINK, "libhiredis"},
-    {"mqtt", "mqtt", ROLE_SINK, "libmosquitto"},
-    {"mqtts", "mqtt", ROLE_SINK, "libmosquitto"},
-    {"http", "http", ROLE_SINK, "libcurl"},
-    {"https", "http", ROLE_SINK, "libcurl"},
 };
 
 struct loaded {
@@ -160,6 +149,13 @@ static const struct module *loaded_find(const char *name)
     return NULL;
 }
 
+/* A module from before this symbol existed has none. */
+static bool is_same_build(void *handle)
+{
+    const char *abi = dlsym(handle, OUTRIDER_MODULE_ABI_SYMBOL);
+    return abi != NULL && strcmp(abi, OUTRIDER_MODULE_ABI) == 0;
+}
+
 static int load_file(const char *path, const char *name, const struct module **ret_module,
                      struct outrider_error *err)
 {
@@ -171,16 +167,14 @@ static int load_file(const char *path, const char *name, const struct module **r
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP, "cannot load %s: %s", path,
                               dlerror());
     const struct module *m = dlsym(handle, OUTRIDER_MODULE_SYMBOL);
-    if (m == NULL || m->abi != OUTRIDER_MODULE_ABI) {
-        int r = m == NULL ? outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                                           "%s is not an outrider module", path)
-                          : outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                                           "%s is for another build of outrider (module ABI %u, "
-                                           "this program has %u): install modules and program "
-                                           "from the same version",
-                                           path, m->abi, OUTRIDER_MODULE_ABI);
+    if (m == NULL || !is_same_build(handle)) {
         dlclose(handle);
-        return r;
+        return m == NULL ? outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                                          "%s is not an outrider module", path)
+                         : outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                                          "%s is a module of another build of outrider; install "
+                                          "the program and its modules from the same version",
+                                          path);
     }
     struct loaded *l = &loaded[n_loaded++];
     snprintf(l->name, sizeof(l->name), "%s", name);

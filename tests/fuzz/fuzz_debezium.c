@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct strbuf warnings;
     struct outrider_error err = {0};
     outrider__strbuf_init(&warnings, 64 * 1024 * 1024);
-    if (outrider__debezium_parse(bytes_of(data, size), "f", NULL, &file, &warnings, &err) < 0) {
+    if (outrider__debezium_parse(bytes_of(data, size), "f", NULL, &file, &warnings, NULL, &err) <
+        0) {
         must(err.disposition != OUTRIDER_DEAD && err.message[0] == 'f');
     } else {
         must(file.n == 1);

@@ -2,7 +2,9 @@
 """Every command's ordinary work, from init to clean-up."""
 import base64
 import json
+import os
 import re
+import subprocess
 import uuid
 
 import harness
@@ -168,6 +170,25 @@ class Dead(harness.OutriderTest):
         self.assertNotIn("secret", r.out)
         self.assertNotIn("secret", self.dead("list", "--json").out)
 
+    def test_a_pipe_gets_whole_values_and_a_terminal_lines_that_fit(self):
+        long = "Type" + "y" * 80
+        self.put('{"member":1}', "k" * 90, long)
+        self.relay_once("--set", "route.topic=${header:%s}" % ("h" * 60), code=3)
+        error = self.dead("list", "--json", "--type", long).json()[0]["error"]
+        self.assertGreater(len(error), 60)
+        out = self.dead("list", "--type", long).out
+        for text in (error, long, "k" * 90):
+            self.assertIn(text, out)
+        master, slave = os.openpty()
+        self.addCleanup(os.close, master)
+        subprocess.run([harness.OUTRIDER, "dead", "list", "--db", self.url, "--type", long],
+                       stdout=slave, check=True, env=harness.environment())
+        os.close(slave)
+        shown = os.read(master, 65536).decode()
+        self.assertIn(error[:50], shown)
+        for text in (error, long, "k" * 90):
+            self.assertNotIn(text, shown)
+
     def test_json_lists_are_arrays_that_filters_narrow(self):
         rows = self.dead("list", "--json").json()
         self.assertEqual([r["id"] for r in rows], self.ids)
@@ -291,11 +312,23 @@ class TailReplayCleanup(harness.OutriderTest):
         self.put_many([row(i) for i in range(10, 14)])
         r = self.run_outrider("cleanup", "--db", self.url, "--retention", "1h")
         self.assertIn("0 settled events removed", r.out)
-        r = self.run_outrider("cleanup", "--db", self.url, "--retention", "0", "--set",
+        r = self.run_outrider("cleanup", "--db", self.url, "--retention", "1us", "--set",
                               "cleanup.batch=3", "--set", "cleanup.pause=0", "--json")
         self.assertGreaterEqual(r.json()["removed"], 9)  # the anchor may stay
         self.relay_once()
         self.assertEqual(len(self.delivered()), 14)
+
+    def test_a_retention_of_zero_means_for_ever_wherever_it_is_written(self):
+        self.init()
+        self.put_many([row(i) for i in range(5)])
+        self.relay_once()
+        for flags in (("--retention", "0"), ("--retention", "0s"), ("--set", "cleanup.retention=0"),
+                      ("--retention", "0", "--inbox")):
+            with self.subTest(flags):
+                r = self.run_outrider("cleanup", "--db", self.url, *flags, code=2)
+                self.assertIn("keeps events for ever", r.err)
+                self.assertIn("--retention 7d", r.err)
+        self.assertEqual(self.sql("SELECT count(*) FROM outbox"), [(5,)])
 
 
 class DoctorCheckVersion(harness.OutriderTest):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The relay as a process: signals, standby, reload, logs, several pipelines."""
+import ctypes
 import json
 import os
+import platform
 import pty
 import signal
 import subprocess
@@ -72,8 +74,35 @@ class Signals(harness.OutriderTest):
         harness.wait_until(self.delivered, "the write before the sync")
         relay.send(signal.SIGTERM)
         relay.wait_for_log("asked to stop")
-        relay.send(signal.SIGTERM)
+
+        def ended():
+            # One that comes too soon after the first belongs to the first.
+            relay.send(signal.SIGTERM)
+            return not relay.is_running()
+        harness.wait_until(ended, "the end at once")
         self.assertEqual(relay.join(), 1)
+        self.assertIn("ending at once", relay.err())
+
+    def test_signals_that_come_together_are_one_request_to_stop(self):
+        # A thread's pending signals and its process's are kept apart, so two SIGTERMs are two.
+        syscall = ctypes.CDLL(None).syscall
+        tgkill = {"x86_64": 234, "aarch64": 131}[platform.machine()]
+        pairs = {"SIGTERM twice": lambda pid: (os.kill(pid, signal.SIGTERM),
+                                               syscall(tgkill, pid, pid, signal.SIGTERM)),
+                 "SIGINT and SIGTERM": lambda pid: (os.kill(pid, signal.SIGINT),
+                                                    os.kill(pid, signal.SIGTERM))}
+        for name, send in pairs.items():
+            with self.subTest(name):
+                relay = self.start_relay()
+                event_id = self.put()
+                relay.send(signal.SIGSTOP)
+                harness.wait_until(relay.is_frozen, "the relay to stand still")
+                send(relay.pid)
+                relay.send(signal.SIGCONT)
+                self.assertEqual(relay.join(), 0, relay.err())
+                self.assertIn("already asked to stop", relay.err())
+                self.relay_once()
+                self.assertIn(event_id, self.delivered_ids())
 
     def test_killed_at_any_time_it_goes_on_where_it_was(self):
         for i in range(3):

@@ -65,6 +65,19 @@ class Docs(unittest.TestCase):
             with self.subTest(line=line):
                 self.run_script(SETTING + line, line)
 
+    def test_every_proof_of_a_promise_exists(self):
+        rows = [line.split("|")[-2] for line in (ROOT / "docs/reliability.md").read_text().splitlines()
+                if line.startswith("| ") and "`" in line]
+        self.assertGreater(len(rows), 30)
+        for row in rows:
+            source = None
+            for file, name in re.findall(r"`([a-z]+/[a-z0-9_]+\.(?:py|c))`|`([a-z0-9_]+)`", row):
+                if file:
+                    source = (ROOT / "tests" / file).read_text()
+                else:
+                    self.assertTrue(re.search(r"(def|static void) %s\(" % name, source), name)
+            self.assertIsNotNone(source, row)
+
     def run_page(self, page, script):
         if not is_about_postgres(page):
             self.run_script(script, page)

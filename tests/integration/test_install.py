@@ -50,6 +50,25 @@ int main(int argc, char **argv)
 }
 """
 
+PG_APPLICATION = r"""
+#include <outrider/outrider.h>
+#include <outrider/postgres.h>
+#include <stdio.h>
+
+int main(void)
+{
+    struct outrider_error err;
+    struct outrider_event event = OUTRIDER_EVENT_INIT;
+    PGconn *conn = PQconnectdb("host=/nonexistent");
+    event.aggregate_type = event.aggregate_id = event.event_type = event.payload = "1";
+    event.payload_len = 1;
+    if (outrider_enqueue_pg(conn, &event, 0, NULL, &err) == 0)
+        return 1;
+    PQfinish(conn);
+    return puts(err.message) < 0;
+}
+"""
+
 CMAKE_PROJECT = """
 cmake_minimum_required(VERSION 3.25)
 project(app C)
@@ -109,15 +128,17 @@ class Install(unittest.TestCase):
         out = run(str(program), str(directory), "3", env=env)
         self.assertEqual(sorted(out.splitlines()), [f"delivered {n} -> order.OrderCreated" for n in (1, 2, 3)])
 
-    def link_static(self, source, name, library):
-        """Ours static, others shared: what a static libpq would need may not be installed."""
+    def guide(self, *wanted):
+        """The command of the guide that holds all of this, as a user types it."""
+        text = (SOURCE / "docs/guides/library.md").read_text()
+        lines = [line.strip() for line in text.splitlines() if line.startswith("    cc ")]
+        return next(line for line in lines if all(w in line.split() + line.split("-") for w in wanted))
+
+    def link(self, command, source, name, *flags):
+        """Runs a command of the guide on another source."""
         app = str(self.root / name)
-        private = self.flags("--print-requires-private", library)
-        flags = self.flags("--cflags", "--libs", library, *private)
-        flags = [f"-l:lib{library}.a" if f == f"-l{library}" else f for f in flags]
-        text = (self.lib / f"pkgconfig/{library}.pc").read_text()
-        flags += re.search("^Libs.private: (.*)", text, re.M).group(1).split()
-        run("cc", SANITIZE, "-o", app, str(source), *flags)
+        words = re.sub(r"\bapp\.c\b", f"{source} -o {app}", command)
+        run("sh", "-c", words.replace("cc ", f"cc {' '.join(flags)} ", 1), env=self.env)
         self.assertNotIn("liboutrider", run("readelf", "-d", app))
         return app
 
@@ -129,9 +150,34 @@ class Install(unittest.TestCase):
             self.check_application(app)
 
     def test_the_static_library_is_enough(self):
-        self.check_application(self.link_static(self.root / "app.c", "app-static", "outrider-sqlite"))
-        embedded = self.link_static(SOURCE / "examples/embedded/main.c", "embedded-static", "outrider")
+        command = self.guide("outrider-postgres-static)")
+        app = self.link(command.replace("postgres", "sqlite"), self.root / "app.c", "app-static", SANITIZE)
+        self.check_application(app)
+        embedded = self.link(command.replace("-postgres", ""), SOURCE / "examples/embedded/main.c", "embedded-static",
+                             SANITIZE)
         self.check_embedded(embedded, self.static_env)
+        (self.root / "pg.c").write_text(PG_APPLICATION)
+        self.assertIn("connection", run(self.link(command, self.root / "pg.c", "pg-static", SANITIZE), env=self.env))
+
+    def test_a_program_without_any_shared_library_builds_with_sqlite(self):
+        # A sanitizer cannot be linked so: this library is made without one.
+        build, prefix = self.root / "plain", self.root / "plain-prefix"
+        run("cmake", "-S", str(SOURCE), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug",
+            "-DOUTRIDER_BENCH=OFF", f"-DCMAKE_INSTALL_PREFIX={prefix}")
+        run("cmake", "--build", str(build), "--target", "outrider_library_sqlite_static")
+        for part in ("include/outrider", "lib/pkgconfig"):
+            (prefix / part).mkdir(parents=True)
+        run("sh", "-c", f"cp {SOURCE}/include/outrider/*.h {prefix}/include/outrider/ && "
+                        f"cp $(find {build} -name liboutrider-sqlite.a) {prefix}/lib/ && "
+                        f"cp $(find {build} -name outrider-sqlite.pc) {prefix}/lib/pkgconfig/")
+        command = self.guide("-static", "outrider-sqlite)")
+        shared, self.env = self.env, dict(self.env, PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
+        try:
+            app = self.link(command, self.root / "app.c", "app-without-shared")
+        finally:
+            self.env = shared
+        self.assertIn("There is no dynamic section", run("readelf", "-d", app))
+        self.check_application(app)
 
     def test_a_cmake_project_finds_it(self):
         project = self.root / "project"

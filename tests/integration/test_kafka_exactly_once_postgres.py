@@ -200,5 +200,78 @@ class RowsOfTheStream(ExactlyOnce):
         self.assertEqual(self.owner("SELECT count(*) FROM outbox"), [("0",)])
 
 
+class OneNameForSeveralOutboxes(ExactlyOnce):
+    """A pipeline is its name and its outbox: the same name may stand beside it."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("first_events", "second_events"):
+            self.owner(f"CREATE TABLE {name} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), seq bigserial, aggregate_type "
+                       "text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, topic text, payload jsonb, "
+                       "status text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PUBLISHED', 'FAILED')), "
+                       "created_at timestamptz NOT NULL DEFAULT now())")
+            self.owner(f"GRANT SELECT, UPDATE ON {name} TO outrider_relay; GRANT SELECT ON {name}_seq_seq TO outrider_relay")
+
+    def tables(self, *names):
+        return [*EXACT, *(a for n in names for a in ("--table", n))]
+
+    def add(self, table, key, first, n):
+        self.owner(f"INSERT INTO {table} (aggregate_type, aggregate_id, event_type, topic, payload) SELECT 'order', '{key}', "
+                   f"'Counted', '{self.topic}', jsonb_build_object('n', i) FROM generate_series({first}, {first + n - 1}) i")
+
+    def wait_seen(self, expected, *relays):
+        def is_seen():
+            for r in relays:
+                self.assertTrue(r.is_running(), r.err())
+            return self.seen() == expected
+        harness.wait_until(is_seen, f"{expected}" + "".join("\n" + r.err() for r in relays))
+
+    def test_neither_shuts_the_other_out(self):
+        groups = (("outbox",), ("first_events", "second_events"))
+        relays = [self.relay(*self.tables(*names), mode="poll") for names in groups]
+        for k in range(10):
+            for table in ("outbox", "first_events", "second_events"):
+                self.add(table, table, 10 * k, 10)
+            self.wait_seen({t: list(range(10 * k + 10)) for t in ("outbox", "first_events", "second_events")}, *relays)
+        for r in relays:
+            self.assertNotRegex(r.err(), "shut|took over|FENCED|source lost|sink down")
+            self.stop_relay(r)
+        self.assertEqual(self.owner("SELECT outbox, tables, epoch FROM outrider_intent ORDER BY 1"), [
+            ("public.first_events", "{public.first_events,public.second_events}", "0"),
+            ("public.outbox", "{public.outbox}", "0")])
+
+    def test_resync_of_one_leaves_the_intent_of_the_other(self):
+        for table in ("outbox", "first_events"):
+            self.add(table, table, 0, 5)
+            self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--name", self.name, "--once",
+                              *self.tables(table), env={"OUTRIDER_FAILPOINTS": "exact.after_commit=kill"}, code=None)
+        self.owner("DELETE FROM outbox; INSERT INTO outbox (aggregate_type, aggregate_id, event_type) VALUES ('a', 'b', 'c'); "
+                   "UPDATE outrider_cursor SET position = 3, anchor_id = 'x' WHERE outbox = 'public.outbox'")
+        self.run_outrider("resync", "--db", self.owner_url, "--name", self.name)
+        self.assertEqual(self.owner("SELECT outbox, body IS NOT NULL FROM outrider_intent ORDER BY 1"),
+                         [("public.first_events", "t"), ("public.outbox", "f")])
+        self.once(*self.tables("first_events"), mode="poll")
+        self.assertEqual(self.seen()["first_events"], list(range(5)))
+
+    def test_other_tables_under_the_name_are_refused_while_a_transaction_is_not_settled(self):
+        self.add("second_events", "k", 0, 5)
+        both = self.tables("first_events", "second_events")
+        self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--name", self.name, "--once", *both,
+                          env={"OUTRIDER_FAILPOINTS": "exact.after_commit=kill"}, code=None)
+        for names in (("second_events", "first_events"), ("second_events",)):
+            for args in (self.tables(*names), self.tables(*names)[2:]):
+                with self.subTest(args):
+                    result = self.once(*args, mode="poll", code=1)
+                    self.assertRegex(result.err, "was killed.*once more with.*AND outbox = 'public.first_events'")
+        self.once(*both, mode="poll")
+        self.assertEqual(self.seen(), {"k": list(range(5))})
+        result = self.once(*self.tables("second_events"), mode="poll", code=1)
+        self.assertIn("public.first_events first", result.err)
+        self.owner("DELETE FROM outrider_intent")
+        self.add("second_events", "k", 5, 1)
+        self.once(*self.tables("second_events"), mode="poll")
+        self.assertEqual(self.seen(), {"k": list(range(6))})
+
+
 if __name__ == "__main__":
     harness.main()

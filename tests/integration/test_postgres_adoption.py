@@ -21,6 +21,42 @@ def tearDownModule():
     pgtest.stop_server()
 
 
+class NeverSettled(pgtest.PostgresTest):
+    """Events that can be read and published, and never marked: nothing comes without end."""
+
+    def setUp(self):
+        super().setUp()
+        self.script(seed("000_outbox"))
+        self.sql("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT 'Order', "
+                 "'order-' || i, 'OrderCreated', '{}', now() FROM generate_series(1, 2) i")
+
+    def assert_stops(self, error, *args, url=None):
+        done = self.run_outrider("relay", "--from", url or self.url, "--to", self.sink, "--once", *args, code=1)
+        self.assertRegex(done.err, error)
+        relay = self.start("relay", "--from", url or self.url, "--to", self.sink, *args)
+        self.assertEqual(relay.join(), 1, relay.err())
+        self.assertRegex(relay.err(), error)
+        self.assertLessEqual(len(self.delivered("Order.OrderCreated")), 8)
+
+    def test_a_role_that_may_read_and_not_mark(self):
+        self.run_outrider("init", "--db", self.url)
+        role = "reader_" + self.database
+        self.sql(f"CREATE ROLE {role} LOGIN")
+        self.sql(f"GRANT SELECT ON outbox TO {role}")
+        self.sql(f"GRANT ALL ON outrider_cursor, outrider_parked, outrider_intent, outrider_schema TO {role}")
+        self.sql(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}")
+        self.assert_stops("permission denied for table outbox", url=self.server.url(self.database, role))
+
+    def test_a_trigger_that_refuses_the_mark(self):
+        self.script("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'rows are immutable'; END$$; "
+                    "CREATE TRIGGER refuse BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION refuse()")
+        self.assert_stops("rows are immutable")
+
+    def test_a_column_that_must_not_be_null(self):
+        self.sql("ALTER TABLE outbox ADD COLUMN next_retry_at timestamptz NOT NULL DEFAULT now()")
+        self.assert_stops("next_retry_at")
+
+
 class Document000(pgtest.PostgresTest):
     """status PENDING, PUBLISHED, FAILED; processed_at; no columns for retries."""
 

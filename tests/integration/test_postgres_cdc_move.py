@@ -136,6 +136,34 @@ class Move(CdcTest):
         self.once()
         self.assertEqual(self.delivered_labels(), ["a"])
 
+    def restarted(self, statement):
+        """Polling delivers three events, the stream takes over, and seqs begin anew."""
+        for n in range(3):
+            self.commit_event(f"polled {n}")
+        self.once(mode="poll")
+        self.once()
+        self.owner(statement)
+        for n in range(5):
+            self.commit_event(f"anew {n}")
+
+    def test_seqs_that_are_handed_out_again_are_new_events(self):
+        self.restarted("TRUNCATE outbox RESTART IDENTITY")
+        self.once()
+        self.assertEqual(self.delivered_labels(), [f"polled {n}" for n in range(3)] + [f"anew {n}" for n in range(5)])
+
+    def test_seqs_handed_out_again_under_a_running_relay_are_new_events(self):
+        for n in range(3):
+            self.commit_event(f"polled {n}")
+        self.once(mode="poll")
+        relay = self.relay()
+        self.wait_streaming(relay)
+        self.owner("TRUNCATE outbox RESTART IDENTITY")
+        for n in range(5):
+            self.commit_event(f"anew {n}")
+        self.wait_label("anew 4", relay=relay)
+        self.stop_relay(relay)
+        self.assertEqual(self.delivered_labels(), [f"polled {n}" for n in range(3)] + [f"anew {n}" for n in range(5)])
+
     def test_an_empty_outbox_moves_as_well(self):
         self.once()
         self.once(mode="poll")

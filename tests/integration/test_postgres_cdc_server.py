@@ -80,18 +80,6 @@ class Rights(CdcTest):
             session.close()
         self.mended(relay)
 
-    def test_a_slot_of_another_database(self):
-        self.server.query(f"SELECT pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")
-        self.addCleanup(self.server.query, f"SELECT pg_drop_replication_slot('{self.slot}')")
-        done = self.once(code=1)
-        self.assertRegex(done.err, f"slot {self.slot} belongs to database postgres.*another --name")
-
-    def drop_slot(self):
-        if not self.owner(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{self.slot}' "
-                          "AND database <> current_database()"):
-            super().drop_slot()
-
-
 class NotLogical(CdcTest):
     settings = {"wal_level": "replica"}
 
@@ -138,6 +126,21 @@ class Slot(Fill):
         slow.commit()
         self.once()
         self.assertEqual(sorted(self.delivered_labels()[50:]), ["lost", "slow"])
+
+    def test_resync_after_a_lost_slot_delivers_the_newest_row_too(self):
+        for mode in ("cdc", "poll"):
+            with self.subTest(mode=mode):
+                self.commit_event(f"{mode} a")
+                relay = self.relay()
+                self.wait_label(f"{mode} a", relay=relay)
+                wait_until(lambda: self.cursor("settled_xid"), "settled transactions to be known")
+                self.stop_relay(relay)
+                for n in "bc":
+                    self.commit_event(f"{mode} {n}")
+                self.drop_slot()
+                self.run_outrider("resync", "--db", self.url, "--name", self.name)
+                self.once(mode=mode)
+                self.assertLessEqual({f"{mode} {n}" for n in "abc"}, set(self.delivered_labels()))
 
     def test_an_invalidated_slot_is_a_precise_error(self):
         self.once()
@@ -214,8 +217,22 @@ class Alive(CdcTest):
             self.url = self.server.url(self.database, "relay", port=proxy.port)
             relay = self.relay()
             self.wait_streaming(relay)
+            self.commit_event("a")
+            self.wait_label("a", relay=relay)
             proxy.freeze()
-            self.wait_log(relay, "did not answer|source lost|connection")
+            self.wait_log(relay, "did not answer|source lost|connection is lost")
+            proxy.thaw()
+            self.commit_event("b")
+            self.wait_label("b", relay=relay)
+            self.stop_relay(relay)
+
+    def test_a_connection_that_is_half_open_before_the_stream_begins_is_noticed(self):
+        with Proxy(self.server.port) as proxy:
+            self.once()
+            self.url = self.server.url(self.database, "relay", port=proxy.port)
+            proxy.freeze_behind = b"START_REPLICATION"
+            relay = self.relay(wait=False)
+            self.wait_log(relay, "did not answer on the replication connection")
             proxy.thaw()
             self.commit_event("a")
             self.wait_label("a", relay=relay)

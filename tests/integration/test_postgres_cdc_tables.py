@@ -120,6 +120,15 @@ class WithoutMark(TablesTest):
         wait_until(lambda: self.owner("SELECT payload->>'n' FROM events") == [("poison",)], "the rows to be removed")
         self.stop_relay(relay)
 
+    def test_every_command_answers_for_a_table_without_a_mark(self):
+        self.owner("CREATE VIEW seen AS SELECT 1 AS id")
+        for mode in ("cdc", "poll"):
+            for table in ("outbox", "events", "seen", "missing"):
+                for command in (("doctor", "--from"), ("status", "--db"), ("dead", "list", "--db"), ("resync", "--db"),
+                                ("cleanup", "--retention", "1h", "--db")):
+                    done = self.run_outrider(*command, self.owner_url, "--table", table, "--set", "source.mode=" + mode, code=None)
+                    self.assertIn(done.code, (0, 1), str(done))
+
     def test_mark_is_refused_where_nothing_can_be_marked(self):
         done = self.once(*sets("after_publish=mark"), code=1)
         self.assertRegex(done.err, "after_publish: mark: public.events has no column.*use delete or none")

@@ -205,6 +205,20 @@ class Rewritten(PostgresTest):
             self.relay_once()
         self.assertTrue({f"new-{i}" for i in range(6)} <= set(self.delivered_labels()))
 
+    def test_resync_never_makes_an_unsettled_row_its_position(self):
+        """The row at the position was removed, and the row below it waits in a gap."""
+        self.commit_event("first")
+        slow = self.session()
+        slow.begin()
+        slow.execute(self.insert("slow", "s"))
+        self.commit_event("last")
+        self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once")
+        slow.commit()
+        self.owner("DELETE FROM outbox WHERE payload->>'n' = 'last'")
+        self.assertRegex(self.run_outrider("resync", "--db", self.owner_url).out, "position 3 becomes 1")
+        self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once")
+        self.assertEqual(sorted(self.delivered_labels()), ["first", "last", "slow"])
+
     def test_a_failover_that_lost_events_is_told_and_nothing_after_it_is_lost(self):
         """The standby's cursor is as old as its outbox, so that the relay goes on
         from there; seqs that it has published already are handed out anew."""

@@ -76,6 +76,7 @@ static void make_faults(struct world *w)
     struct faults *f = &w->faults;
     /* By the seed itself: chance would make other worlds of the seeds that are known. */
     w->holds = w->seed % 4 == 3;
+    w->refusal = w->seed % 16 == 5 ? REFUSES_FOR_GOOD : w->seed % 16 == 9 ? REFUSES : REFUSES_NOT;
     double level = world_chance(w, 0.2) ? 0 : 0.01;
     if (world_chance(w, 0.5))
         f->source_error = level;
@@ -122,6 +123,9 @@ struct actor {
     int n_committed; /* when it started: what --once has to settle */
     int64_t started_wall_us;
     int64_t active_us; /* when its source was last active */
+    int64_t lost_us;   /* see note_losses() */
+    bool is_failing;
+    uint64_t settles, reconnects;
     bool is_sink_down; /* an outage was told, and not yet its end */
     bool is_meddled;   /* others may have had their hands in its rows, before the calm */
 };
@@ -162,6 +166,7 @@ static void actor_end(struct world *w, struct actor *a, const char *how)
     if (a->relay == NULL)
         return;
     world_trace(w, "%s", how);
+    w->n_refused = 0;
     outrider__relay_free(a->relay);
     a->relay = NULL;
 }
@@ -180,6 +185,18 @@ static void check_once(struct world *w, const struct actor *a)
             world_broken(w, "--once is done, and event %d was due", w->db.rows[i].event);
 }
 
+/* When the source was first lost after the last settle; now, if it was not. */
+static void note_losses(const struct world *w, struct actor *a, const struct relay_stats *st)
+{
+    if (st->settles != a->settles)
+        a->is_failing = false;
+    if (!a->is_failing)
+        a->lost_us = w->now.mono_us;
+    a->is_failing |= st->reconnects != a->reconnects;
+    a->settles = st->settles;
+    a->reconnects = st->reconnects;
+}
+
 static int64_t actor_step(struct world *w, struct actor *a)
 {
     struct outrider_error err;
@@ -192,16 +209,19 @@ static int64_t actor_step(struct world *w, struct actor *a)
     bool is_refused = state == RELAY_FAILED && err.code == OUTRIDER_HISTORY;
     if (is_refused && !world_mend(w))
         world_broken(w, "the relay refuses a good database: %s", err.message);
-    if (state == RELAY_FAILED && !w->config.once && !is_refused)
+    bool is_unsettled = state == RELAY_FAILED && world_mend_settles(w, &err);
+    if (state == RELAY_FAILED && !w->config.once && !is_refused && !is_unsettled)
         world_broken(w, "the relay gave up: %s", err.message);
     if (state == RELAY_DONE && !a->is_stopping) {
         if (!w->config.once)
             world_broken(w, "the relay is done, and nobody asked for it");
         check_once(w, a);
     }
-    if (state == RELAY_FAILED && !is_refused && strstr(err.message, "sink") == NULL &&
-        strcmp(err.message, "simulated") != 0 &&
-        w->now.mono_us - a->active_us < w->config.source.connect_timeout_us)
+    note_losses(w, a, st);
+    if (state == RELAY_FAILED && !is_refused && !is_unsettled &&
+        strstr(err.message, "sink") == NULL && strcmp(err.message, "simulated") != 0 &&
+        w->now.mono_us - a->active_us < w->config.source.connect_timeout_us &&
+        w->now.mono_us - a->lost_us < w->config.source.connect_timeout_us)
         world_broken(w, "--once gave up before connect_timeout: %s", err.message);
     if (state == RELAY_RUNNING && outrider__relay_source(a->relay) != NULL &&
         outrider__relay_source(a->relay)->active)

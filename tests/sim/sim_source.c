@@ -131,6 +131,9 @@ static int run_op(struct sim_source *me, struct source_op *op, struct outrider_e
 {
     if (me->must_reopen || (me->must_recall && op->kind != SOURCE_RECALL))
         world_broken(me->w, "an operation was started and the intent was not recalled");
+    if ((op->kind == SOURCE_SETTLE || op->kind == SOURCE_INTENT) && me->epoch == me->w->epoch &&
+        world_refuse(me->w, err) < 0)
+        return -1;
     switch (op->kind) {
     case SOURCE_MARK:
         me->mark = me->w->n_committed;
@@ -145,9 +148,7 @@ static int run_op(struct sim_source *me, struct source_op *op, struct outrider_e
     case SOURCE_SETTLE:
         if (me->is_exact)
             world_broken(me->w, "a batch was settled without an intent");
-        if (do_settle(me, op->batch, err) < 0)
-            return -1;
-        break;
+        return do_settle(me, op->batch, err);
     case SOURCE_INTENT:
     case SOURCE_RECALL:
         return do_intent(me, op, err);
@@ -190,9 +191,10 @@ static int sim_poll(struct source *s, struct instant now, struct source_op **ret
     struct source_op *op = me->first;
     if (world_chance(w, w->faults.source_error)) {
         /* The connection is lost; its last commit may have come through. */
-        if (op != NULL && op->kind == SOURCE_SETTLE && world_chance(w, 0.5))
+        bool refuses = op != NULL && op->kind != SOURCE_RECALL && world_refuses(w);
+        if (op != NULL && op->kind == SOURCE_SETTLE && world_chance(w, 0.5) && !refuses)
             (void)do_settle(me, op->batch, err);
-        else if (op != NULL && op->kind >= SOURCE_INTENT && world_chance(w, 0.5))
+        else if (op != NULL && op->kind >= SOURCE_INTENT && world_chance(w, 0.5) && !refuses)
             (void)do_intent(me, op, err);
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "simulated: lost");
     }

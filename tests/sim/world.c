@@ -410,3 +410,28 @@ void world_check_end(struct world *w)
             world_broken(w, "event %d was lost", i);
     }
 }
+
+bool world_refuses(const struct world *w)
+{
+    return w->refusal != REFUSES_NOT && w->db.position >= w->n_total / 2;
+}
+
+int world_refuse(struct world *w, struct outrider_error *err)
+{
+    if (!world_refuses(w))
+        return 0;
+    bool is_final = w->refusal == REFUSES_FOR_GOOD;
+    /* What was published comes again after each: two relays may be told twice. */
+    if (++w->n_refused > (is_final ? 1 : 4))
+        world_broken(w, "a settle that cannot succeed was tried %d times", w->n_refused);
+    return outrider__fail(err, OUTRIDER_AUTH, is_final ? OUTRIDER_STOP : OUTRIDER_RETRY,
+                          "simulated: refused");
+}
+
+bool world_mend_settles(struct world *w, const struct outrider_error *why)
+{
+    if (strcmp(why->message, "simulated: refused") != 0)
+        return false;
+    w->refusal = REFUSES_NOT;
+    return true;
+}

@@ -84,6 +84,10 @@ struct sim_txn {
     size_t n;
 };
 
+/* What the database says to a settle once half of the events are settled, until somebody
+ * mends it: nothing; that it can never be; that it cannot be, which opening may mend. */
+enum refusal { REFUSES_NOT, REFUSES_FOR_GOOD, REFUSES };
+
 struct world {
     uint64_t seed, rng;
     bool trace, wants_exact;
@@ -100,6 +104,8 @@ struct world {
     bool has_backup, is_restored;
     int64_t epoch;
     const void *lock_owner;
+    enum refusal refusal;
+    int n_refused; /* settles, since a relay last ended */
 
     /* The broker: survives. */
     int64_t log_no;
@@ -151,6 +157,11 @@ void world_decide(struct world *w, bool commits);
 void world_restore(struct world *w);
 void world_lose_progress(struct world *w);
 bool world_mend(struct world *w);
+/* Whether settles are refused now; refuse() fails then, and counts. */
+bool world_refuses(const struct world *w);
+int world_refuse(struct world *w, struct outrider_error *err);
+/* The relay gave up: whether for that. It is mended then. */
+bool world_mend_settles(struct world *w, const struct outrider_error *why);
 int64_t world_parked_due(const struct world *w);
 /* What an operator does to a dead letter: back to be tried, or gone. */
 void world_dead_retry(struct world *w, int which);

@@ -484,6 +484,7 @@ class Proxy:
         self._closed = False
         self.refuse = False
         self.cut_after = 0   # packets from the client; 0: never
+        self.freeze_behind = None  # what a client sends last before all connections freeze
         self.connections = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -525,6 +526,9 @@ class Proxy:
                 packets += 1
                 if not data or (from_client and limit and packets > limit):
                     break
+                if from_client and self.freeze_behind is not None and self.freeze_behind in data:
+                    self.freeze_behind = None
+                    self.freeze()
                 target.sendall(data)
         except OSError:
             pass

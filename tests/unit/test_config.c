@@ -18,7 +18,7 @@ static struct outrider_error err;
 static int parse(const char *text)
 {
     memset(&err, 0, sizeof err);
-    return outrider__config_parse(bytes_str(text), "outrider.yaml", &file, &err);
+    return outrider__config_parse(bytes_str(text), "outrider.yaml", &file, NULL, &err);
 }
 
 static void must_parse(const char *text)
@@ -145,7 +145,9 @@ static void an_error_names_file_line_and_way_out(void **state)
         {"pipelines: [{}]\nordered: true\n",
          "outrider.yaml:2: 'ordered' stands beside 'pipelines'"},
         {"ordered: true\npipelines: [{}]\n", "outrider.yaml:2: 'pipelines' stands beside options"},
-        {"pipeline: [{}]\n", "outrider.yaml:1: unknown option 'pipeline' (at the top stand"},
+        {"pipeline: [{}]\n",
+         "outrider.yaml:1: unknown option 'pipeline' (did you mean 'pipelines'?)"},
+        {"frobs: [{}]\n", "outrider.yaml:1: unknown option 'frobs' (at the top stand"},
         {"source: sqlite:a.db\n", "outrider.yaml:1: 'source' is a section"},
         {"log: {level: loud}\npipelines: [{}]\n",
          "outrider.yaml:1: option 'log.level': 'loud' is not one of error, warn, info, debug"},
@@ -256,17 +258,17 @@ static void a_file_is_read_and_a_missing_one_named(void **state)
     assert_true(fd >= 0);
     static const char text[] = "source: {url: 'sqlite:a.db'}\n";
     assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
-    assert_int_equal(outrider__config_load(path, &file, &err), 0);
+    assert_int_equal(outrider__config_load(path, &file, NULL, &err), 0);
     assert_string_equal(file.pipelines[0].source.url, "sqlite:a.db");
     outrider__config_release(&file);
     assert_int_equal(ftruncate(fd, CONFIG_FILE_MAX + 1), 0);
-    assert_int_equal(outrider__config_load(path, &file, &err), -1);
+    assert_int_equal(outrider__config_load(path, &file, NULL, &err), -1);
     assert_non_null(strstr(err.message, "larger than 1 MiB"));
     (void)close(fd);
     (void)unlink(path);
-    assert_int_equal(outrider__config_load(path, &file, &err), -1);
+    assert_int_equal(outrider__config_load(path, &file, NULL, &err), -1);
     assert_non_null(strstr(err.message, path));
-    assert_int_equal(outrider__config_load("/tmp", &file, &err), -1);
+    assert_int_equal(outrider__config_load("/tmp", &file, NULL, &err), -1);
     assert_non_null(strstr(err.message, "/tmp"));
 }
 

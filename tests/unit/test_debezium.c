@@ -28,7 +28,7 @@ static int read_it(const char *json)
 {
     outrider__strbuf_init(&warnings, 65536);
     err = (struct outrider_error){0};
-    return outrider__debezium_parse(bytes_str(json), "c.json", NULL, &file, &warnings, &err);
+    return outrider__debezium_parse(bytes_str(json), "c.json", NULL, &file, &warnings, NULL, &err);
 }
 
 static void forget(void)

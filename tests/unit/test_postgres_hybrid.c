@@ -490,8 +490,8 @@ static void an_observer_is_told_what_the_publisher_does_and_why_it_ends(void **s
 }
 
 static const char exact_here[] =
-    "INSERT INTO outrider_cursor (pipeline, outbox) VALUES ('exact', 'public.outbox'); "
-    "INSERT INTO outrider_intent (pipeline, identity) VALUES ('exact', 'postgresql:1/a/b/exact')";
+    "INSERT INTO outrider_intent (pipeline, outbox, tables, identity) VALUES ('exact', "
+    "'public.first', '{public.first,public.outbox}', 'postgresql:1/a/b/exact')";
 
 static void an_outbox_that_is_relayed_exactly_once_is_refused(void **state)
 {
@@ -500,7 +500,10 @@ static void an_outbox_that_is_relayed_exactly_once_is_refused(void **state)
     /* Of another outbox: no matter. */
     do_sql(p->pg, "CREATE TABLE other (id integer); INSERT INTO outrider_cursor (pipeline, outbox) "
                   "VALUES ('elsewhere', 'public.other'); INSERT INTO outrider_intent (pipeline, "
-                  "identity) VALUES ('elsewhere', 'postgresql:1/a/b/elsewhere')");
+                  "outbox, tables, identity) VALUES ('elsewhere', 'public.other', "
+                  "'{public.other}', 'postgresql:1/a/b/elsewhere'), ('exact', 'public.other', "
+                  "'{public.other}', 'postgresql:1/a/b/exact'); INSERT INTO outrider_cursor "
+                  "(pipeline, outbox) VALUES ('exact', 'public.outbox')");
     attach(p, NULL, NULL);
     until_claimed(p);
     /* A relay that begins with it while the session is attached. */

@@ -30,7 +30,8 @@ enum column {
     C_NUMBERED,
     C_DEFAULT,
     C_CHECK,
-    C_LABELS
+    C_LABELS,
+    C_CONDITIONS
 };
 
 static enum map_kind kind_of(Oid type, char typtype)
@@ -73,8 +74,7 @@ static const char *keep(struct arena *arena, const PGresult *r, int row, int col
     return copy.data;
 }
 
-/* Texts between unit separators. */
-static int split(struct arena *arena, const char *text, struct string_list *ret_list)
+int outrider__pg_adopt_split(struct arena *arena, const char *text, struct string_list *ret_list)
 {
     size_t n = 1;
     if (text == NULL)
@@ -114,7 +114,9 @@ static int read_column(struct map_column *c, const PGresult *r, int row, struct 
     c->kind = kind_of(c->oid, *outrider__pg_get_str(r, row, C_TYPE_KIND));
     if (c->name == NULL || c->type == NULL)
         return -1;
-    return split(arena, keep(arena, r, row, C_LABELS), &c->all);
+    if (outrider__pg_adopt_split(arena, keep(arena, r, row, C_CONDITIONS), &c->conditions) < 0)
+        return -1;
+    return outrider__pg_adopt_split(arena, keep(arena, r, row, C_LABELS), &c->all);
 }
 
 int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *asked,
@@ -154,41 +156,6 @@ bool outrider__pg_adopt_reads(const struct pg_catalog *cat, const struct pipelin
 {
     return cat->has_mark || !cat->has_seq || config->source.tables.n > 1 ||
            outrider__map_is_given(config);
-}
-
-/* The status column as inference will find it; errors are told later. */
-static struct map_column *status_column(struct adopted *a, const struct pipeline_config *config)
-{
-    struct column_map m;
-    struct pipeline_config plain = *config;
-    static struct string_pair any[] = {{"pending", "?"}, {"published", "?"}};
-    plain.map.status_values = (struct string_map){any, 2};
-    if (outrider__map_infer(&a->table, &plain, &m, NULL) < 0 || m.mark != MARK_STATUS)
-        return NULL;
-    return &a->table.columns[m.columns[ROLE_STATUS] - a->table.columns];
-}
-
-void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipeline_config *config,
-                                   struct strbuf *sql)
-{
-    struct adopted copy = *a;
-    const struct map_column *status = status_column(&copy, config);
-    if (status == NULL || status->check != NULL || status->kind != KIND_TEXT)
-        return;
-    /* A sample: all of a large table would take minutes. */
-    strbuf_append_str(sql, "SELECT string_agg(v, chr(31)) FROM (SELECT DISTINCT v FROM (SELECT ");
-    outrider__pg_sql_ident(sql, status->name);
-    outrider__strbuf_appendf(sql, "::text AS v FROM %s LIMIT 10000) s WHERE v <> '' LIMIT 100) d",
-                             a->outbox);
-}
-
-int outrider__pg_adopt_values(struct adopted *a, const struct pipeline_config *config,
-                              const PGresult *r, struct arena *arena, struct outrider_error *err)
-{
-    struct map_column *status = status_column(a, config);
-    if (status == NULL || PQntuples(r) == 0)
-        return 0;
-    return split(arena, keep(arena, r, 0, 0), &status->all) < 0 ? outrider__fail_nomem(err) : 0;
 }
 
 int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *config,
@@ -256,19 +223,45 @@ void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const cha
     strbuf_append_str(sql, "::text, '')");
 }
 
+static void words_of(struct strbuf *sql, const struct adopted *a, const enum map_state *states,
+                     size_t n)
+{
+    const char *before = "";
+    for (size_t i = 0; i < n; i++) {
+        if (a->map.values[states[i]][0] == '\0')
+            continue;
+        strbuf_append_str(sql, before);
+        outrider__pg_sql_literal(sql, a->map.values[states[i]]);
+        before = ", ";
+    }
+}
+
+/* No word for pending is known: whatever is not settled is new. */
+static void not_settled(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    static const enum map_state settled[] = {STATE_PUBLISHED, STATE_DEAD, STATE_EXPIRED};
+    struct strbuf words;
+    outrider__strbuf_init(&words, 1024);
+    words_of(&words, a, settled, sizeof settled / sizeof *settled);
+    if (words.len == 0) {
+        strbuf_append_str(sql, "true");
+    } else {
+        strbuf_append_str(sql, "(");
+        outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
+        outrider__strbuf_appendf(sql, " IN (%s)) IS NOT TRUE", strbuf_cstr(&words));
+    }
+    outrider__strbuf_release(&words);
+}
+
 void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, const char *alias)
 {
     static const enum map_state live[] = {STATE_PENDING, STATE_PROCESSING, STATE_FAILED};
-    if (a->map.mark == MARK_STATUS) {
+    if (a->map.waits_for_words) {
+        not_settled(sql, a, alias);
+    } else if (a->map.mark == MARK_STATUS) {
         outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
-        const char *before = " IN (";
-        for (size_t i = 0; i < sizeof live / sizeof *live; i++) {
-            if (a->map.values[live[i]][0] == '\0')
-                continue;
-            strbuf_append_str(sql, before);
-            outrider__pg_sql_literal(sql, a->map.values[live[i]]);
-            before = ", ";
-        }
+        strbuf_append_str(sql, " IN (");
+        words_of(sql, a, live, sizeof live / sizeof *live);
         strbuf_append_str(sql, ")");
     } else if (a->map.mark == MARK_BOOLEAN) {
         strbuf_append_str(sql, "(NOT ");
@@ -287,9 +280,22 @@ void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, con
     }
 }
 
+void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct adopted *a,
+                                   const char *pipeline)
+{
+    if (a->cursor_table[0] == '\0')
+        return;
+    outrider__strbuf_appendf(sql,
+                             " AND coalesce(((o.xmin::text::int8 - (SELECT max(k.settled_xid) FROM "
+                             "%s k WHERE k.pipeline = %s AND k.mode = 'cdc')) & 4294967295) "
+                             "< 2147483648, true)",
+                             a->cursor_table, pipeline);
+}
+
 void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, const char *alias)
 {
-    if (a->map.mark == MARK_STATUS) {
+    bool is_known = a->map.values[STATE_PUBLISHED][0] != '\0'; /* or the word is waited for */
+    if (a->map.mark == MARK_STATUS && is_known) {
         outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
         strbuf_append_str(sql, " = ");
         outrider__pg_sql_literal(sql, a->map.values[STATE_PUBLISHED]);

@@ -31,12 +31,25 @@ extern const char *const outrider__pg_adopt_sql;
 /* Reads its rows; strings live in the arena. Without rows: NO_OUTBOX. */
 int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *asked,
                             struct arena *arena, struct outrider_error *err);
-/* SQL that finds values of the status column in the rows that are there, where
- * the catalogue does not say which there can be; "" where it does. */
+/* Texts between unit separators; NULL: none. */
+int outrider__pg_adopt_split(struct arena *arena, const char *text, struct string_list *ret_list);
+
+/*
+ * adopt_words.c: the words of a status column.
+ */
+/* SQL for what the rows and an earlier start say of them: one row, the words that
+ * rows have and those that were remembered; "" where the configuration gives them,
+ * or there is no such column. */
 void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipeline_config *config,
-                                   struct strbuf *sql);
+                                   const struct pg_catalog *cat, struct strbuf *sql);
 int outrider__pg_adopt_values(struct adopted *a, const struct pipeline_config *config,
                               const PGresult *r, struct arena *arena, struct outrider_error *err);
+/* SQL for the rows that no word covers and nothing else marks as published, one row a
+ * word: the word or NULL, and how many. Without a pipeline: at small cost, of the
+ * newest rows; with one: all that it has not settled in mode cdc. */
+void outrider__pg_sql_uncovered(struct strbuf *sql, const struct adopted *a, const char *pipeline);
+/* How many that are, and "'NEW' (2), NULL (1)". */
+uint64_t outrider__pg_adopt_uncovered(const PGresult *r, struct strbuf *ret_words);
 /* The map. cat says where our own tables are. */
 int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *config,
                              const struct pg_catalog *cat, struct outrider_error *err);
@@ -56,6 +69,10 @@ void outrider__pg_sql_column(struct strbuf *sql, const struct adopted *a, enum c
 void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* The condition that a row is not settled, as far as the row itself says. */
 void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* " AND ...": mode cdc has not settled the row's transaction. pipeline: its name as SQL;
+ * the table is `o`. */
+void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct adopted *a,
+                                   const char *pipeline);
 void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* Columns EV_SEQ to EV_SIZE; max: SQL for max_payload. */
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
@@ -93,6 +110,10 @@ int outrider__pg_adopted_dead_change(struct pg_store *s, const struct dead_filte
                                      bool is_discard, uint64_t *ret_n, struct outrider_error *err);
 int outrider__pg_adopted_cleanup(struct pg_store *s, int64_t older_than_us, uint64_t limit,
                                  uint64_t *ret_removed, struct outrider_error *err);
+/* adopt_words.c: the rows of one table that no word covers; see outrider__pg_sql_uncovered(). */
+int outrider__pg_adopted_uncovered(struct pg_store *s, const struct adopted *a,
+                                   const char *pipeline, struct strbuf *ret_words, uint64_t *ret_n,
+                                   struct outrider_error *err);
 /* adopt_doctor.c */
 int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx,
                                 struct outrider_error *err);

@@ -1,21 +1,26 @@
 -- SPDX-License-Identifier: MIT
 -- $1: a table's name as the user wrote it. One row a column, in their order;
--- none where there is no such table. Order of the columns here: adopt.c.
+-- none where there is no such table. Order of the columns here: adopt.c. The type
+-- "character" without a length would be one of one character: bpchar is any.
 SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relname::text,
     c.relkind = 'p', coalesce(obj_description(c.oid, 'pg_class') LIKE 'outrider: %', false),
     coalesce(k.indnkeyatts, 0)::int4,
-    a.attname::text, b.oid, format_type(b.oid, NULL), b.typtype::text,
+    a.attname::text, b.oid, CASE WHEN b.oid = 1042 THEN 'bpchar' ELSE format_type(b.oid, NULL) END, b.typtype::text,
     CASE WHEN t.oid IN (1042, 1043) AND a.atttypmod > 4 THEN a.atttypmod - 4 ELSE -1 END,
     a.attnotnull,
     coalesce(a.attnum = ANY (k.indkey), false),
     EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indnkeyatts = 1
         AND i.indkey[0] = a.attnum AND i.indpred IS NULL),
-    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indkey[0] = a.attnum),
+    EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indkey[0] = a.attnum
+        AND i.indpred IS NULL),
     a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
     pg_get_expr(d.adbin, d.adrelid),
     (SELECT string_agg(pg_get_constraintdef(q.oid), ' ') FROM pg_constraint q
-        WHERE q.conrelid = c.oid AND q.contype = 'c' AND q.conkey = ARRAY[a.attnum]),
-    (SELECT string_agg(e.enumlabel, chr(31) ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = b.oid)
+        WHERE q.contype = 'c' AND (q.conrelid = c.oid AND q.conkey = ARRAY[a.attnum] OR q.contypid = t.oid)),
+    (SELECT string_agg(e.enumlabel, chr(31) ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = b.oid),
+    (SELECT string_agg(w.sql, chr(31)) FROM (SELECT pg_get_expr(i.indpred, i.indrelid) AS sql FROM pg_index i
+        WHERE i.indrelid = c.oid AND i.indpred IS NOT NULL) w
+        WHERE w.sql ~ ('(^|[^[:alnum:]_"])' || regexp_replace(quote_ident(a.attname), '([^[:alnum:]])', '\\\1', 'g') || '([^[:alnum:]_"]|$)'))
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped

@@ -39,14 +39,47 @@ static void check_order(const struct doctor *d, const struct adopted *a)
         a->outbox, time != NULL ? time->name : a->map.columns[ROLE_ID]->name);
 }
 
+static void check_uncovered(const struct doctor *d, const struct adopted *a)
+{
+    struct strbuf words;
+    uint64_t n = 0;
+    outrider__strbuf_init(&words, 8192);
+    if (outrider__pg_adopted_uncovered(d->s, a, d->s->config->name, &words, &n, NULL) == 0 && n > 0)
+        outrider__find(&d->to, FINDING_WARNING,
+                       "say what the state means with map.status_values, or give the rows a state "
+                       "that is known",
+                       "%llu %s of %s %s in a state that no word covers, and nobody delivers them: "
+                       "%s",
+                       (unsigned long long)n, n == 1 ? "row" : "rows", a->outbox,
+                       n == 1 ? "is" : "are", strbuf_cstr(&words));
+    outrider__strbuf_release(&words);
+}
+
 static void check_values(const struct doctor *d, const struct adopted *a)
 {
-    if (a->map.mark == MARK_STATUS && a->map.values_are_assumed)
+    if (a->map.mark != MARK_STATUS)
+        return;
+    if (a->map.waits_for_words) {
+        outrider__find(&d->to, FINDING_WARNING,
+                       "a default or a CHECK constraint on the column, or map.status_values, would "
+                       "say it",
+                       "%s: nothing tells yet which value of '%s' means pending: a relay waits for "
+                       "the first rows",
+                       a->outbox, a->map.columns[ROLE_STATUS]->name);
+        return;
+    }
+    if (a->map.values_are_remembered)
+        outrider__find(
+            &d->to, FINDING_OK, NULL,
+            "%s: the words of '%s' are those of an earlier start (outrider_cursor.words)",
+            a->outbox, a->map.columns[ROLE_STATUS]->name);
+    if (a->map.values_are_assumed)
         outrider__find(
             &d->to, FINDING_NOTE,
             "a CHECK constraint on the column, or map.status_values, would make it certain",
             "%s: some values of '%s' are the usual ones, nothing in the table confirms them",
             a->outbox, a->map.columns[ROLE_STATUS]->name);
+    check_uncovered(d, a);
 }
 
 static void check_retries(const struct doctor *d, const struct adopted *a)
@@ -71,6 +104,8 @@ static void check_index(const struct doctor *d, const struct adopted *a)
     enum column_role order = a->map.columns[ROLE_SEQ] != NULL ? ROLE_SEQ : ROLE_CREATED_AT;
     struct strbuf advice, where;
     PGresult *r = NULL;
+    if (a->map.mark == MARK_NONE) /* mode cdc: nobody looks for unpublished rows */
+        return;
     outrider__strbuf_init(&where, 4096);
     outrider__pg_sql_unsettled(&where, a, "");
     outrider__strbuf_init(&advice, 8192);

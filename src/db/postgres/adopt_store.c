@@ -27,7 +27,7 @@ static int load_values(struct pg_store *s, struct arena *arena, struct adopted *
     struct strbuf sql;
     PGresult *r = NULL;
     outrider__strbuf_init(&sql, 4096);
-    outrider__pg_adopt_values_sql(a, s->config, &sql);
+    outrider__pg_adopt_values_sql(a, s->config, &s->cat, &sql);
     int rc = 0;
     if (sql.len > 0) {
         rc = outrider__pg_store_query(s, strbuf_cstr(&sql), NULL, "cannot look at the states", &r,
@@ -103,11 +103,7 @@ static void is_state(struct strbuf *q, const struct adopted *a, enum map_state s
 static void waits(struct strbuf *q, const struct adopted *a)
 {
     outrider__pg_sql_unsettled(q, a, "o.");
-    outrider__strbuf_appendf(q,
-                             " AND coalesce(((o.xmin::text::int8 - (SELECT max(k.settled_xid) FROM "
-                             "%s k WHERE k.pipeline = $1::text AND k.mode = 'cdc')) & 4294967295) "
-                             "< 2147483648, true)",
-                             a->cursor_table);
+    outrider__pg_sql_not_streamed(q, a, "$1::text");
     if (!a->parks_retries) {
         strbuf_append_str(q, " AND NOT ");
         is_state(q, a, STATE_FAILED);
@@ -165,6 +161,25 @@ static void count_sql(struct strbuf *q, const struct adopted *a)
     strbuf_append_str(q, ")");
 }
 
+/* Rows that wait for ever, unless somebody says what their state means. */
+static int add_uncovered(struct pg_store *s, const struct adopted *a, struct store_status *st,
+                         struct outrider_error *err)
+{
+    struct strbuf words;
+    uint64_t n = 0;
+    size_t len = strlen(st->uncovered_text);
+    outrider__strbuf_init(&words, SQL_CAP);
+    int rc = outrider__pg_adopted_uncovered(s, a, st->pipeline, &words, &n, err);
+    if (rc == 0 && n > 0)
+        (void)snprintf(st->uncovered_text + len, sizeof st->uncovered_text - len,
+                       "%s%llu %s of %s %s in a state that no word covers: %s", len > 0 ? "; " : "",
+                       (unsigned long long)n, n == 1 ? "row" : "rows", a->outbox,
+                       n == 1 ? "is" : "are", strbuf_cstr(&words));
+    st->uncovered += n;
+    outrider__strbuf_release(&words);
+    return rc;
+}
+
 static int add_counts(struct pg_store *s, const struct adopted *a, void *ctx,
                       struct outrider_error *err)
 {
@@ -187,7 +202,7 @@ static int add_counts(struct pg_store *s, const struct adopted *a, void *ctx,
     if (oldest != 0 && (st->oldest_pending_us == 0 || oldest < st->oldest_pending_us))
         st->oldest_pending_us = oldest;
     PQclear(r);
-    return 0;
+    return add_uncovered(s, a, st, err);
 }
 
 /* One row a pipeline, over all its tables; $1: tables, $2: the pipeline that is
@@ -466,6 +481,8 @@ static int change_table(struct pg_store *s, const struct adopted *a, void *ctx,
     struct pg_args args;
     struct strbuf q;
     PGresult *r = NULL;
+    if (a->map.waits_for_words)
+        return 0; /* no row of it was ever read */
     if (a->parks_dead && !c->is_discard && a->map.mark != MARK_STATUS)
         return 0; /* the row itself does not know */
     outrider__strbuf_init(&q, SQL_CAP);

@@ -50,7 +50,7 @@ static int on_columns(void *ctx, PGresult **results, int n, struct outrider_erro
     if (outrider__pg_adopt_read(a, results[0], table_name(x->s->config, x->at), x->arena, err) < 0)
         return -1;
     outrider__strbuf_init(&sql, 4096);
-    outrider__pg_adopt_values_sql(a, x->s->config, &sql);
+    outrider__pg_adopt_values_sql(a, x->s->config, &x->s->cat, &sql);
     if (sql.len == 0) {
         outrider__strbuf_release(&sql);
         return read_one(x, err);

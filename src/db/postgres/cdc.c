@@ -138,6 +138,7 @@ static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_e
         return -1;
     (void)snprintf(c->mode, sizeof c->mode, "%s", outrider__pg_get_str(r, 0, 1));
     c->polled = outrider__pg_get_int(r, 0, 4, 0);
+    c->polled_lsn = (uint64_t)outrider__pg_get_int(r, 0, 11, 0);
     c->done_lsn = (uint64_t)outrider__pg_get_int(r, 0, 7, 0);
     c->done_number = outrider__pg_get_int(r, 0, 8, 0);
     c->swept = 0;
@@ -168,19 +169,11 @@ static int check_members(const struct pg_source *s, const PGresult *r, struct ou
     return 0;
 }
 
-static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int on_facts(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct cdc_source *c = cdc_of(s);
-    const PGresult *cursor = results[n - 2];
     outrider__cdc_read_facts(&c->facts, results[n - 1]);
-    if (read_cursor(s, cursor, err) < 0 || check_members(s, cursor, err) < 0)
-        return -1;
-    if (strcmp(c->mode, "leaving") == 0) {
-        c->phase = CDC_LEFT;
-        wake_now(s);
-        return 0;
-    }
     bool is_cdc = strcmp(c->mode, "cdc") == 0;
     if (is_cdc && outrider__cdc_check_slot(s, err) < 0)
         return -1;
@@ -189,6 +182,38 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
     if (!is_cdc)
         return outrider__cdc_begin_polling(s, err);
     return outrider__cdc_take_over(s, err);
+}
+
+static void read_names(struct pg_source *s, const PGresult *r)
+{
+    struct cdc_source *c = cdc_of(s);
+    const char *wanted = s->config->source.publication;
+    bool is_given = wanted != NULL && wanted[0] != '\0';
+    (void)snprintf(c->slot, sizeof c->slot, "%s", outrider__pg_get_str(r, 0, 0));
+    c->owns_slot = outrider__pg_get_bool(r, 0, 1);
+    (void)snprintf(c->publication, sizeof c->publication, "%s",
+                   is_given ? wanted : outrider__pg_get_str(r, 0, 2));
+}
+
+static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_source *c = cdc_of(s);
+    const PGresult *cursor = results[n - 2];
+    if (read_cursor(s, cursor, err) < 0 || check_members(s, cursor, err) < 0)
+        return -1;
+    read_names(s, results[n - 1]);
+    if (strcmp(c->mode, "leaving") == 0) {
+        c->phase = CDC_LEFT;
+        wake_now(s);
+        return 0;
+    }
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_arg_str(&c->args, c->slot);
+    outrider__cdc_tables_oids(s, &c->args);
+    outrider__cdc_tables_columns(s, &c->args);
+    outrider__pg_arg_str(&c->args, c->publication);
+    return outrider__pg_request(&s->conn, &c->st[CDC_FACTS], &c->args, on_facts, s, err);
 }
 
 int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
@@ -202,12 +227,8 @@ int outrider__cdc_restart(struct pg_source *s, struct outrider_error *err)
     outrider__cdc_tables_names(s, &c->args);
     if (outrider__pg_request_add(&s->conn, &c->st[CDC_READ_CURSOR], &c->args, err) < 0)
         return -1;
-    outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, c->slot);
-    outrider__cdc_tables_oids(s, &c->args);
-    outrider__cdc_tables_columns(s, &c->args);
-    outrider__pg_arg_str(&c->args, c->publication);
-    if (outrider__pg_request_add(&s->conn, &c->st[CDC_FACTS], &c->args, err) < 0)
+    outrider__pg_cursor_args(s, &c->args);
+    if (outrider__pg_request_add(&s->conn, &c->st[CDC_NAMES], &c->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
 }
@@ -232,8 +253,6 @@ static int cdc_begin(struct pg_source *s, struct outrider_error *err)
         return outrider__fail_nomem(err);
     s->cdc = c;
     outrider__pg_args_init(&c->args);
-    outrider__cdc_slot_name(s->config->name, c->slot);
-    outrider__cdc_publication_name(s->config, c->publication);
     c->settled.saved_n_settled = -1;
     c->is_leaving = s->config->source.mode == MODE_POLL;
     return outrider__cdc_tables_begin(s, on_tables, err);

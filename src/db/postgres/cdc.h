@@ -11,8 +11,10 @@
  *      that the slot exported when it was made: those seqs that polling had not
  *      settled by then are `sweep`, and are read first, from the table.
  *  (2) What polling settled beyond that snapshot comes again in the stream and
- *      is left out there: seqs up to `polled` and not in `unpolled`. A seq is
- *      never given out twice, so that stays right for ever.
+ *      is left out there: seqs up to `polled` and not in `unpolled`, of commits
+ *      before `polled_lsn`, where polling ended. A later commit was never polled,
+ *      whatever its seq: TRUNCATE ... RESTART IDENTITY and setval() hand seqs out
+ *      again.
  *  (3) Of the stream, everything up to (done_lsn, done_number) is settled. The
  *      server sends whole transactions, from the last confirmed commit on; what
  *      is settled of them is left out.
@@ -42,6 +44,7 @@
 enum cdc_statement {
     CDC_ENROL,
     CDC_READ_CURSOR,
+    CDC_NAMES,
     CDC_FACTS,
     CDC_DROP_SLOT,
     CDC_TAKE,
@@ -135,6 +138,7 @@ struct cdc_source {
     struct cdc_snapshot snapshot;
     bool is_other_policy;
     char slot[64], publication[64];
+    bool owns_slot; /* the cursor records the slot */
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
     struct pg_args args;
@@ -175,6 +179,7 @@ struct cdc_source {
     int64_t swept; /* read up to here */
     bool sweep_was_large;
     int64_t polled;
+    uint64_t polled_lsn;
     struct cdc_ranges unpolled;
 
     /* The stream. */

@@ -361,7 +361,11 @@ static int begin_snapshot(struct pg_source *s, struct outrider_error *err)
     c->phase = CDC_READING;
     s->base.wake_us = CLOCK_NEVER;
     if (c->poller != NULL) {
-        c->cursor.epoch = status_of(s)->tables[0].epoch;
+        const struct status_source *d = status_of(s);
+        for (size_t i = 0; i < d->n_tables; i++)
+            if (outrider__cdc_tables_learn(s, i, &d->tables[i].a.map, err) < 0)
+                return -1;
+        c->cursor.epoch = d->tables[0].epoch;
         c->poller->close(s);
     }
     return outrider__cdc_take_over(s, err);
@@ -573,19 +577,26 @@ int outrider__cdc_left_tick(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request(&s->conn, &c->st[CDC_DROP_SLOT], &c->args, on_dropped, s, err);
 }
 
+/* Only a slot that the cursor records: cdc_slot.h (1). */
 static const char sql_forget[] =
     "SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s WHERE s.slot_name = "
-    "$1 AND NOT s.active AND s.database = current_database() AND s.plugin = 'pgoutput'";
+    "(SELECT nullif(k.slot, '') FROM %s k WHERE k.pipeline = $1 AND k.outbox = $2 AND k.mode = "
+    "'poll') AND NOT s.active AND s.database = current_database() AND s.plugin = 'pgoutput'";
 
 int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err)
 {
-    char slot[64];
+    struct strbuf sql;
     struct pg_args args;
-    struct pg_statement st = {.sql = sql_forget, .what = "cannot drop the replication slot"};
-    outrider__cdc_slot_name(s->config->name, slot);
+    outrider__strbuf_init(&sql, PG_SQL_CAP);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    outrider__strbuf_appendf(&sql, sql_forget, s->cat.cursor_table);
+#pragma GCC diagnostic pop
+    struct pg_statement st = {.sql = strbuf_cstr(&sql), .what = "cannot drop the replication slot"};
     outrider__pg_args_init(&args);
-    outrider__pg_arg_str(&args, slot);
+    outrider__pg_cursor_args(s, &args);
     int rc = outrider__pg_request(&s->conn, &st, &args, NULL, NULL, err);
     outrider__pg_args_release(&args);
+    outrider__strbuf_release(&sql);
     return rc;
 }

@@ -4,28 +4,33 @@
  * sentence each, with the statement that mends it. All but wal_level can be
  * mended while the relay waits.
  */
-#include <ctype.h>
 #include <stdio.h>
 
 #include "cdc.h"
 
-/* A slot's name takes small letters, digits and underscores only. */
-void outrider__cdc_slot_name(const char *pipeline, char ret_name[64])
+/* A slot's name takes small letters, digits and underscores only, and up to 63 of them;
+ * eight are for the suffix of the temporary slot on the way back to polling. A publication
+ * belongs to one database, so the plain name is free there unless an older cursor has it. */
+void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table)
 {
-    (void)snprintf(ret_name, 64, "outrider_%s", pipeline);
-    for (char *p = ret_name; *p != '\0'; p++) {
-        *p = (char)tolower((unsigned char)*p);
-        if (!((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9')))
-            *p = '_';
-    }
-}
-
-void outrider__cdc_publication_name(const struct pipeline_config *config, char ret_name[64])
-{
-    if (config->source.publication != NULL && config->source.publication[0] != '\0')
-        (void)snprintf(ret_name, 64, "%s", config->source.publication);
-    else
-        outrider__cdc_slot_name(config->name, ret_name);
+    outrider__strbuf_appendf(
+        sql,
+        "n AS MATERIALIZED (SELECT coalesce(k.slot, '') AS slot, k.created_at, CASE WHEN $1::text "
+        "~ '^[a-z0-9_]{1,46}$' AND $2::text LIKE 'public.%%' THEN 'outrider_' || $1::text END AS "
+        "plain, left('outrider_' || regexp_replace(lower($1::text), '[^a-z0-9]', '_', 'g'), 37) || "
+        "'_' || lpad(to_hex(hashtextextended(current_database() || '/' || $2::text || '/' || "
+        "$1::text, 0)), 16, '0') AS hashed FROM (SELECT 1) one LEFT JOIN %s k ON k.pipeline = "
+        "$1::text AND k.outbox = $2::text), f AS MATERIALIZED (SELECT n.*, CASE WHEN n.plain IS "
+        "NULL OR EXISTS (SELECT FROM %s j WHERE j.slot = n.plain AND (j.pipeline, j.outbox) <> "
+        "($1::text, $2::text)) OR EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = "
+        "n.plain AND r.database IS DISTINCT FROM current_database()) THEN n.hashed ELSE n.plain "
+        "END AS name FROM n), m AS MATERIALIZED (SELECT f.slot, f.name, CASE WHEN EXISTS (SELECT "
+        "FROM pg_publication p WHERE p.pubname = coalesce(nullif(f.slot, ''), f.name)) THEN "
+        "coalesce(nullif(f.slot, ''), f.name) WHEN f.plain IS NULL OR EXISTS (SELECT FROM %s j "
+        "WHERE j.pipeline = $1::text AND j.outbox <> $2::text AND j.slot <> '' AND (j.created_at, "
+        "j.outbox) < (f.created_at, $2::text)) THEN f.hashed ELSE f.plain END AS publication FROM "
+        "f)",
+        cursor_table, cursor_table, cursor_table);
 }
 
 static void copy(char *to, size_t size, const PGresult *r, int col)
@@ -97,6 +102,17 @@ int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *
                               "role %s may not replicate, and mode cdc needs that; a superuser "
                               "runs: ALTER ROLE %s REPLICATION",
                               f->user, f->user);
+    if (f->has_slot && !c->owns_slot)
+        return outrider__fail(
+            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+            "replication slot %s is there, and no pipeline of this database owns the slot: what "
+            "the slot holds would be lost; if nobody needs the slot: outrider slot drop --name %s",
+            c->slot, s->config->name);
+    if (!c->owns_slot)
+        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY,
+                              "replication slot %s was there a moment ago, and no pipeline of this "
+                              "database owns the slot",
+                              c->slot);
     if (f->has_slot && (f->is_elsewhere || f->is_foreign))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "replication slot %s belongs to %s%s: slots have one namespace for "

@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* What the source and the store both know of slots. */
+/*
+ * What the source and the store both know of slots.
+ *
+ *  (1) outrider_cursor.slot records the slot that a pipeline owns, before the slot
+ *      is made. A slot that no cursor records is nobody's: it is neither dropped
+ *      nor replaced nor is its reader ended.
+ *  (2) The name is outrider_<pipeline>. Slots have one namespace for the whole
+ *      server, so a name that could meet another one carries a hash over database,
+ *      outbox and pipeline: where the pipeline's name has other characters than
+ *      a slot may have, where the outbox lies in another schema than public, where
+ *      another cursor owns the plain name, or another database.
+ */
 #ifndef POSTGRES_CDC_SLOT_H
 #define POSTGRES_CDC_SLOT_H
 
-#include "core/config.h"
+#include "base/strbuf.h"
 
-/* The pipeline's slot: outrider_<pipeline>. */
-void outrider__cdc_slot_name(const char *pipeline, char ret_name[64]);
-/* Its publication: the same, unless the configuration names another. */
-void outrider__cdc_publication_name(const struct pipeline_config *config, char ret_name[64]);
+/*
+ * Appends a common table expression m, one row, for the pipeline $1 and the outbox
+ * $2: slot is the slot that the cursor records ('' where there is none), name the
+ * name that a slot made now would get, publication the publication's.
+ */
+void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table);
 
 #endif

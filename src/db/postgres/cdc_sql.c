@@ -5,7 +5,7 @@
 /*
  * In these texts (cursor.h) $E is the columns of an event (with $3 as the
  * largest payload to send), $B the types that can be read in binary form, $P the
- * table of parked events.
+ * table of parked events, $N the names of slot and publication.
  */
 static const char *const templates[CDC_STATEMENTS] = {
     [CDC_ENROL] = PG_ENROL_SQL,
@@ -14,8 +14,16 @@ static const char *const templates[CDC_STATEMENTS] = {
         "(k.lsn - '0/0'::pg_lsn)::int8, k.lsn_number, pg_backend_pid(), (SELECT string_agg(t.name, "
         "', ') FROM unnest($3::text[]) AS t(name) WHERE t.name <> $2 AND k.mode = 'cdc' AND NOT "
         "EXISTS (SELECT FROM $K j WHERE j.pipeline = $1 AND j.outbox = t.name AND j.mode = "
-        "'member')) FROM $K k "
+        "'member')), (k.polled_lsn - '0/0'::pg_lsn)::int8 FROM $K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
+    /* cdc_slot.h: records the slot unless one of that name is there, whoever made that. */
+    [CDC_NAMES] =
+        "WITH $N, u AS (UPDATE $K k SET slot = m.name FROM m WHERE k.pipeline = $1::text AND "
+        "k.outbox = $2::text AND k.mode = 'poll' AND (k.slot = '' OR EXISTS (SELECT FROM "
+        "pg_replication_slots r WHERE r.slot_name = k.slot AND r.database IS DISTINCT FROM "
+        "current_database())) AND NOT EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name "
+        "= m.name) RETURNING k.slot) SELECT coalesce((SELECT u.slot FROM u), nullif(m.slot, ''), "
+        "m.name), m.slot <> '' OR EXISTS (SELECT FROM u), m.publication FROM m",
     /* $1 slot, $2 the tables' oids, $3 and $4 the columns that are read, $5 publication. */
     [CDC_FACTS] =
         "SELECT current_setting('wal_level'), quote_ident(current_user), (SELECT r.rolreplication "
@@ -80,11 +88,14 @@ static const char *const templates[CDC_STATEMENTS] = {
         "o.id::text FROM $T o ORDER BY o.seq DESC LIMIT 1) FROM (SELECT min(x.seq) AS low, "
         "max(x.seq) AS high FROM (SELECT o.seq, o.seq - row_number() OVER (ORDER BY o.seq) AS "
         "island FROM $T o) x GROUP BY x.island) y",
+    /* cdc.h (2). While this statement runs nobody can truncate the outbox, so an anchor that
+     * is there says that everything in the log before polled_lsn is of the old history. */
     [CDC_SAVE_CDC] =
-        "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = $4::text::int8multirange * (gaps + "
-        "int8multirange(int8range(position, NULL, '()'))), lsn = NULL, lsn_number = 0 WHERE "
-        "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) "
-        "FROM a)",
+        "WITH a AS (UPDATE $K k SET mode = 'cdc', sweep = $4::text::int8multirange * (gaps + "
+        "int8multirange(int8range(position, NULL, '()'))), lsn = NULL, lsn_number = 0, polled_lsn "
+        "= pg_current_wal_insert_lsn() WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 AND "
+        "(anchor_id IS NULL OR EXISTS (SELECT FROM $T o WHERE o.seq = k.position AND o.id::text = "
+        "k.anchor_id)) RETURNING 1) SELECT 1 / (SELECT count(*) FROM a)",
     [CDC_SAVE_MAPPED] =
         "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
         "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1), b AS (INSERT INTO $K AS k "
@@ -101,8 +112,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "$5::text::int8multirange, anchor_id = $6, sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
         "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) "
         "FROM a)",
-    [CDC_SAVE_POLL] = "UPDATE $K SET mode = 'poll' WHERE pipeline = $1 AND outbox = $2 AND mode = "
-                      "'leaving'",
+    [CDC_SAVE_POLL] = "UPDATE $K SET mode = 'poll', slot = '' WHERE pipeline = $1 AND outbox = $2 "
+                      "AND mode = 'leaving'",
     [CDC_WAITED_FOR] =
         "SELECT w.pid, coalesce((SELECT format('%s of %s, server process %s, open since %s, %s', "
         "a.application_name, a.usename, a.pid, a.xact_start, a.state) FROM pg_stat_activity a "
@@ -134,6 +145,7 @@ static const char *const templates[CDC_STATEMENTS] = {
 static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_ENROL] = "cannot take over the pipeline",
     [CDC_READ_CURSOR] = "cannot read the cursor",
+    [CDC_NAMES] = "cannot name the replication slot",
     [CDC_FACTS] = "cannot read the catalogue",
     [CDC_DROP_SLOT] = "cannot drop the replication slot",
     [CDC_TAKE] = "cannot take over the pipeline",
@@ -186,6 +198,8 @@ static void letter(struct strbuf *sql, char c, const struct pg_source *s)
         append_event_columns(sql, &s->cat);
     else if (c == 'B')
         append_types(sql);
+    else if (c == 'N')
+        outrider__cdc_names_sql(sql, s->cat.cursor_table);
     else if (c == 'P')
         strbuf_append_str(sql, s->cat.parked_table);
 }
@@ -197,7 +211,9 @@ int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)
         c->sql[i] = outrider__pg_expand(templates[i], s, letter);
         if (c->sql[i] == NULL)
             return outrider__fail_nomem(err);
-        c->st[i] = (struct pg_statement){.sql = c->sql[i], .what = purposes[i]};
+        c->st[i] = (struct pg_statement){.sql = c->sql[i],
+                                         .what = purposes[i],
+                                         .purpose = i == CDC_SAVE ? PG_SETTLES : PG_READS};
     }
     c->st_begin = (struct pg_statement){.sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
                                         .what = "cannot read the slot's snapshot"};

@@ -108,7 +108,8 @@ static bool is_settled_before(const struct cdc_source *c, const struct cdc_messa
     if (m->commit_lsn < c->done_lsn ||
         (m->commit_lsn == c->done_lsn && m->number <= c->done_number))
         return true;
-    return m->seq > 0 && m->seq <= c->polled && !outrider__cdc_ranges_hold(&c->unpolled, m->seq);
+    return m->commit_lsn < c->polled_lsn && m->seq > 0 && m->seq <= c->polled &&
+           !outrider__cdc_ranges_hold(&c->unpolled, m->seq);
 }
 
 /* Whether the transaction that begins is beyond what is wanted of the stream. */
@@ -351,6 +352,17 @@ static int retry_stream(struct pg_source *s, const struct outrider_error *why,
                                 err);
 }
 
+/* Somebody must be there: TCP alone would not tell for hours. The server answers
+ * START_REPLICATION before it decodes anything, so the same bound serves there. */
+static int check_silence(struct pg_source *s, struct outrider_error *err)
+{
+    if (s->now.mono_us - cdc_of(s)->link.heard_us <= ALIVE_END_US)
+        return 0;
+    return outrider__fail(err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
+                          "the server did not answer on the replication connection for %d s",
+                          ALIVE_END_US / 1000000);
+}
+
 static int advance_link(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
@@ -371,6 +383,8 @@ static int advance_link(struct pg_source *s, struct outrider_error *err)
     }
     if (c->link.state == LINK_IDLE)
         return start_stream(s, err);
+    if (c->link.state == LINK_ASKED)
+        return check_silence(s, err);
     if (c->link.state == LINK_STREAMING && c->is_starting) {
         c->is_starting = false;
         c->retry_since_us = 0;
@@ -379,20 +393,16 @@ static int advance_link(struct pg_source *s, struct outrider_error *err)
     return 0;
 }
 
-/* Somebody must be there: TCP alone would not tell for hours. */
 static int check_alive(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    int64_t silent = s->now.mono_us - c->link.heard_us;
     if (c->has_held || c->is_stopped || c->is_paused) {
         c->link.heard_us = s->now.mono_us; /* nothing is read: nothing can be heard */
         return 0;
     }
-    if (silent > ALIVE_END_US)
-        return outrider__fail(err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
-                              "the server did not answer on the replication connection for %d s",
-                              ALIVE_END_US / 1000000);
-    if (silent < ALIVE_ASK_US || c->asked_alive)
+    if (check_silence(s, err) < 0)
+        return -1;
+    if (s->now.mono_us - c->link.heard_us < ALIVE_ASK_US || c->asked_alive)
         return 0;
     c->asked_alive = true;
     return tell(s, true, err);
@@ -413,6 +423,8 @@ static void choose_wake(struct pg_source *s)
         wake = c->retry_us;
     } else if (c->link.state == LINK_CONNECTING && c->link.deadline_us < wake) {
         wake = c->link.deadline_us;
+    } else if (c->link.state == LINK_ASKED && c->link.heard_us + ALIVE_END_US < wake) {
+        wake = c->link.heard_us + ALIVE_END_US + 1;
     }
     s->base.wake_us = wake;
 }

@@ -165,8 +165,30 @@ static int prepare_cleanup(struct pg_source *s, struct cdc_table *t, struct outr
         return 0;
     outrider__strbuf_init(&q, SQL_CAP);
     outrider__pg_sql_cleanup(&q, &t->a);
-    t->cleanup = (struct pg_statement){.sql = q.data, .what = "cannot clean up"};
+    t->cleanup =
+        (struct pg_statement){.sql = q.data, .what = "cannot clean up", .purpose = PG_CLEANS};
     return keep_sql(&t->cleanup_sql, &q, err);
+}
+
+static int prepare_snapshot(struct pg_source *s, struct cdc_table *t, struct outrider_error *err)
+{
+    struct strbuf q;
+    outrider__strbuf_init(&q, SQL_CAP);
+    append_snapshot(&q, s, &t->a);
+    free(t->snapshot_sql);
+    t->snapshot_sql = NULL;
+    return keep_sql(&t->snapshot_sql, &q, err);
+}
+
+int outrider__cdc_tables_learn(struct pg_source *s, size_t i, const struct column_map *polled,
+                               struct outrider_error *err)
+{
+    struct cdc_table *t = &cdc_of(s)->tables.items[i];
+    if (!t->a.map.waits_for_words || polled->waits_for_words)
+        return 0;
+    memcpy(t->a.map.values, polled->values, sizeof t->a.map.values);
+    t->a.map.waits_for_words = false;
+    return prepare_snapshot(s, t, err);
 }
 
 static int prepare_table(struct pg_source *s, struct cdc_table *t, struct outrider_error *err)
@@ -174,12 +196,16 @@ static int prepare_table(struct pg_source *s, struct cdc_table *t, struct outrid
     int after = s->config->source.after_publish;
     struct strbuf q;
     schema_of(t->a.outbox, t->schema);
-    outrider__strbuf_init(&q, SQL_CAP);
-    append_snapshot(&q, s, &t->a);
-    if (keep_sql(&t->snapshot_sql, &q, err) < 0)
+    if (prepare_snapshot(s, t, err) < 0)
         return -1;
     if (after == AFTER_PUBLISH_MARK && t->a.map.mark == MARK_NONE)
         return refuse_mark(t->a.outbox, err);
+    if (after == AFTER_PUBLISH_MARK && t->a.map.waits_for_words)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "after_publish: mark: nothing tells yet which word in column '%s' of "
+                              "%s means published; say it with map.status_values: {pending: VALUE, "
+                              "published: VALUE}",
+                              t->a.map.columns[ROLE_STATUS]->name, t->a.outbox);
     if (after != AFTER_PUBLISH_MARK && after != AFTER_PUBLISH_DELETE)
         return 0;
     outrider__strbuf_init(&q, SQL_CAP);

@@ -64,6 +64,10 @@ int outrider__cdc_tables_begin(struct pg_source *s,
                                struct outrider_error *err);
 /* Everything is known: statements, the decoder's tables. */
 int outrider__cdc_tables_prepare(struct pg_source *s, struct outrider_error *err);
+/* Polling has found out the words of the i-th table's status column: the first sweep
+ * must not take what polling has marked by them. */
+int outrider__cdc_tables_learn(struct pg_source *s, size_t i, const struct column_map *polled,
+                               struct outrider_error *err);
 void outrider__cdc_tables_release(struct cdc_tables *t);
 /* Arguments: the tables' oids (int8[]), or their names (text[]). */
 void outrider__cdc_tables_oids(const struct pg_source *s, struct pg_args *a);

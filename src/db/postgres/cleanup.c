@@ -52,7 +52,8 @@ int outrider__pg_cleaner_init(struct pg_cleaner *k, const struct pg_catalog *cat
     outrider__pg_args_init(&k->args);
     outrider__pg_cleanup_sql(&rows, cat);
     k->rows_sql = rows.data;
-    k->rows = (struct pg_statement){.sql = k->rows_sql, .what = "cannot clean up"};
+    k->rows =
+        (struct pg_statement){.sql = k->rows_sql, .what = "cannot clean up", .purpose = PG_CLEANS};
     return rows.failed ? outrider__fail_nomem(err) : 0;
 }
 

@@ -24,6 +24,14 @@
  */
 int outrider__pg_fail(struct outrider_error *err, const PGconn *pg, const PGresult *res,
                       const char *what);
+/* What a relay's statement is for: after an error that decides how to go on. */
+enum pg_purpose {
+    PG_READS,   /* nothing is published yet; also whatever belongs to none of the others */
+    PG_CLEANS,  /* removes old rows: nobody waits for it */
+    PG_SETTLES, /* writes down what is published already */
+};
+/* The disposition of an error in such a statement; "" is a lost connection. Never DEAD. */
+enum outrider_disposition outrider__pg_disposition(const char *state, enum pg_purpose purpose);
 /* SQLSTATE of a failed connection attempt, which libpq tells in its text only
  * (verbosity must be PQERRORS_VERBOSE); "" where there is none. */
 void outrider__pg_connect_state(const PGconn *pg, char ret_state[6]);

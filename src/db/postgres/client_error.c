@@ -2,9 +2,17 @@
 /*
  * From SQLSTATEs to our codes and dispositions, in one table.
  *
- * Nearly everything is *retry*: rights can be granted, tables made and disks
- * emptied while a relay waits, and it must go on by itself then. What only a
- * person at the relay's own configuration can mend is *stop*.
+ * While nothing is published yet, nearly everything is *retry*: rights can be granted,
+ * tables made and disks emptied while a relay waits, and it must go on by itself then.
+ * What only a person at the relay's own configuration can mend is *stop*.
+ *
+ * A settle comes after its events are published, and each new try publishes these once
+ * more. So a settle has a disposition of its own:
+ *     retry   the server or its disk is at fault, or another session is; and what a
+ *             source checks when it is opened: rights, tables, columns. The engine stops
+ *             at the second error of the latter kind (core/relay_ops.c)
+ *     stop    what the table says to the data: constraints, types, triggers. No second
+ *             try has another answer
  */
 #include "client.h"
 
@@ -19,48 +27,67 @@ static const struct cause {
     const char *state; /* whole, or a class of two characters */
     enum outrider_code code;
     enum outrider_disposition disposition;
+    enum outrider_disposition settling;
     const char *advice; /* or NULL: what the server said is enough */
 } causes[] = {
-    {"08", OUTRIDER_CONNECT, OUTRIDER_RETRY, NULL},
-    {"57P01", OUTRIDER_CONNECT, OUTRIDER_RETRY, "the server ended the session"},
-    {"57P02", OUTRIDER_CONNECT, OUTRIDER_RETRY, "the server restarts after a crash"},
-    {"57P03", OUTRIDER_CONNECT, OUTRIDER_RETRY, "the server is starting or stopping"},
-    {"57P04", OUTRIDER_CONNECT, OUTRIDER_RETRY, "the database was dropped"},
-    {"57P05", OUTRIDER_CONNECT, OUTRIDER_RETRY, "the relay was silent for too long"},
-    {"25P03", OUTRIDER_CONNECT, OUTRIDER_RETRY, "the relay was silent for too long"},
-    {"57014", OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
+    {"08", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY, NULL},
+    {"57P01", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY, "the server ended the session"},
+    {"57P02", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY,
+     "the server restarts after a crash"},
+    {"57P03", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY,
+     "the server is starting or stopping"},
+    {"57P04", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY, "the database was dropped"},
+    {"57P05", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY,
+     "the relay was silent for too long"},
+    {"25P03", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY,
+     "the relay was silent for too long"},
+    {"57014", OUTRIDER_TIMEOUT, OUTRIDER_RETRY, OUTRIDER_RETRY,
      "statement_timeout of the role or the database, or a person; ALTER ROLE ... SET "
      "statement_timeout = 0 for the relay's role"},
-    {"55P03", OUTRIDER_DB_LOCKED, OUTRIDER_RETRY, "another session holds a lock"},
-    {"40", OUTRIDER_DB_LOCKED, OUTRIDER_RETRY, "will work when it is tried again"},
-    {"25006", OUTRIDER_DB_READONLY, OUTRIDER_RETRY,
+    {"55P03", OUTRIDER_DB_LOCKED, OUTRIDER_RETRY, OUTRIDER_RETRY, "another session holds a lock"},
+    {"40", OUTRIDER_DB_LOCKED, OUTRIDER_RETRY, OUTRIDER_RETRY, "will work when it is tried again"},
+    {"25006", OUTRIDER_DB_READONLY, OUTRIDER_RETRY, OUTRIDER_RETRY,
      "this server is a standby or read-only; connect to the primary, for example with "
      "target_session_attrs=read-write and several hosts in the URL"},
-    {"55000", OUTRIDER_DB, OUTRIDER_RETRY, NULL},
-    {"53100", OUTRIDER_NO_SPACE, OUTRIDER_RETRY, "make room on the server's disk"},
-    {"53200", OUTRIDER_NOMEM, OUTRIDER_RETRY, "the server is out of memory"},
-    {"53300", OUTRIDER_CONNECT, OUTRIDER_RETRY, "max_connections is reached"},
-    {"53", OUTRIDER_DB, OUTRIDER_RETRY, NULL},
-    {"58030", OUTRIDER_IO, OUTRIDER_RETRY, "the server's disk fails"},
-    {"28", OUTRIDER_AUTH, OUTRIDER_STOP, "check user, password and pg_hba.conf"},
-    {"3D000", OUTRIDER_CONNECT, OUTRIDER_STOP, "check the database's name in the URL"},
-    {"42501", OUTRIDER_AUTH, OUTRIDER_RETRY,
+    {"55000", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"53100", OUTRIDER_NO_SPACE, OUTRIDER_RETRY, OUTRIDER_RETRY, "make room on the server's disk"},
+    {"53200", OUTRIDER_NOMEM, OUTRIDER_RETRY, OUTRIDER_RETRY, "the server is out of memory"},
+    {"53300", OUTRIDER_CONNECT, OUTRIDER_RETRY, OUTRIDER_RETRY, "max_connections is reached"},
+    {"53", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_RETRY, NULL},
+    {"58030", OUTRIDER_IO, OUTRIDER_RETRY, OUTRIDER_RETRY, "the server's disk fails"},
+    {"28", OUTRIDER_AUTH, OUTRIDER_STOP, OUTRIDER_STOP, "check user, password and pg_hba.conf"},
+    {"3D000", OUTRIDER_CONNECT, OUTRIDER_STOP, OUTRIDER_STOP,
+     "check the database's name in the URL"},
+    {"42501", OUTRIDER_AUTH, OUTRIDER_RETRY, OUTRIDER_RETRY,
      "`outrider init --dry-run` prints the GRANTs that the relay's role needs"},
-    {"42P01", OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY, "run `outrider init`, or name it with --table"},
-    {"42703", OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY, "run `outrider init`"},
-    {"42883", OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY, "run `outrider init`"},
-    {"3F000", OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY, "check the schema's name"},
-    {"0A000", OUTRIDER_DB, OUTRIDER_RETRY, NULL},
-    {"26000", OUTRIDER_DB, OUTRIDER_RETRY, pooler_advice},
-    {"42P05", OUTRIDER_DB, OUTRIDER_RETRY, pooler_advice},
+    {"42P01", OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY, OUTRIDER_RETRY,
+     "run `outrider init`, or name it with --table"},
+    {"42703", OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY, OUTRIDER_RETRY, "run `outrider init`"},
+    {"42883", OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY, OUTRIDER_RETRY, "run `outrider init`"},
+    {"3F000", OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY, OUTRIDER_RETRY, "check the schema's name"},
+    {"0A000", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_RETRY, NULL},
+    {"26000", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_RETRY, pooler_advice},
+    {"42P05", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_RETRY, pooler_advice},
     /* The only division is the check of the epoch. */
-    {"22012", OUTRIDER_FENCED, OUTRIDER_RETRY, "another relay took over the pipeline"},
-    {"22P02", OUTRIDER_NOT_JSON, OUTRIDER_DEAD, NULL},
-    {"22P05", OUTRIDER_INVALID, OUTRIDER_DEAD, NULL},
-    {"22", OUTRIDER_INVALID, OUTRIDER_DEAD, NULL},
-    {"23", OUTRIDER_INVALID, OUTRIDER_DEAD, NULL},
-    {"25P01", OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP, NULL},
-    {"25P02", OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP, "the transaction failed before; roll back"},
+    {"22012", OUTRIDER_FENCED, OUTRIDER_RETRY, OUTRIDER_RETRY,
+     "another relay took over the pipeline"},
+    {"22P02", OUTRIDER_NOT_JSON, OUTRIDER_DEAD, OUTRIDER_STOP, NULL},
+    {"22P05", OUTRIDER_INVALID, OUTRIDER_DEAD, OUTRIDER_STOP, NULL},
+    {"22", OUTRIDER_INVALID, OUTRIDER_DEAD, OUTRIDER_STOP, NULL},
+    {"23", OUTRIDER_INVALID, OUTRIDER_DEAD, OUTRIDER_STOP, NULL},
+    /* What functions, triggers and views of the table's owner say. */
+    {"09", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"27", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"2F", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"38", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"39", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"42", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"44", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"54", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"P0", OUTRIDER_DB, OUTRIDER_RETRY, OUTRIDER_STOP, NULL},
+    {"25P01", OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP, OUTRIDER_STOP, NULL},
+    {"25P02", OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP, OUTRIDER_STOP,
+     "the transaction failed before; roll back"},
 };
 
 static const struct cause *cause_of(const char *state)
@@ -71,6 +98,17 @@ static const struct cause *cause_of(const char *state)
                 strncmp(causes[i].state, state, (size_t)len) == 0)
                 return &causes[i];
     return NULL;
+}
+
+enum outrider_disposition outrider__pg_disposition(const char *state, enum pg_purpose purpose)
+{
+    const struct cause *c = cause_of(state);
+    if (c == NULL)
+        return OUTRIDER_RETRY;
+    if (purpose == PG_SETTLES)
+        return c->settling;
+    /* An error of a statement over many events is no single event's fault. */
+    return c->disposition == OUTRIDER_DEAD ? OUTRIDER_RETRY : c->disposition;
 }
 
 /* The first line, without libpq's severity and without spaces at its end. */

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 #include "base/failpoint.h"
-#include "client.h"
 #include "leader.h"
 
 struct pg_request {
     struct pg_request *next;
     pg_done_fn *done;
     void *ctx;
+    enum pg_purpose purpose;
     int n;                       /* statements */
     bool prepares[PG_GROUP_MAX]; /* statement i has such a result before its own */
     const char *what[PG_GROUP_MAX];
@@ -141,6 +141,23 @@ static int finish(struct pg_conn *c, struct outrider_error *err)
     return rc;
 }
 
+/* The server's error; what it means depends on what the request is for. */
+static void refused(struct pg_conn *c, const struct pg_request *r, const PGresult *res,
+                    struct outrider_error *err)
+{
+    (void)outrider__pg_fail(err, c->pg, res, r->i < r->n ? r->what[r->i] : "cannot commit");
+    c->failed = r->purpose;
+    if (err == NULL)
+        return;
+    err->disposition = outrider__pg_disposition(err->origin, r->purpose);
+    if (r->purpose != PG_SETTLES || err->disposition == OUTRIDER_RETRY)
+        return;
+    size_t n = strlen(err->message);
+    (void)snprintf(err->message + n, sizeof err->message - n,
+                   "; the events of this batch are published and not marked: mend the table, then "
+                   "start the relay again, which publishes them once more");
+}
+
 /* One result of the request at the front. */
 static int take(struct pg_conn *c, PGresult *res, struct outrider_error *err)
 {
@@ -157,11 +174,9 @@ static int take(struct pg_conn *c, PGresult *res, struct outrider_error *err)
     }
     bool is_good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
     if (!is_good || r->i >= r->n) {
-        int rc = outrider__pg_fail(err, c->pg, res, r->i < r->n ? r->what[r->i] : "cannot commit");
-        if (err != NULL && err->disposition == OUTRIDER_DEAD)
-            err->disposition = OUTRIDER_RETRY; /* no single event's fault */
+        refused(c, r, res, err);
         PQclear(res);
-        return rc;
+        return -1;
     }
     if (r->prepares[r->i] && !r->prepare_seen) {
         r->prepare_seen = true;
@@ -286,6 +301,8 @@ int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const s
     if (!sent)
         return fail_send(c, st->what, err);
     r->what[r->n++] = st->what;
+    if (st->purpose > r->purpose)
+        r->purpose = st->purpose;
     return 0;
 }
 

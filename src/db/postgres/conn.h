@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "client.h"
 #include "wire.h"
 
 struct pollfd;
@@ -33,10 +34,11 @@ struct pollfd;
 #define PG_GROUP_MAX 80 /* statements in a request: one for each table that a batch touches */
 
 struct pg_statement {
-    const char *sql;  /* outlives the connection */
-    const char *what; /* for messages: "cannot read the outbox" */
-    bool is_unnamed;  /* sent as it is, nothing stays behind in the session */
-    uint64_t conn_no; /* the connection on which it is prepared; 0: on none */
+    const char *sql;         /* outlives the connection */
+    const char *what;        /* for messages: "cannot read the outbox" */
+    bool is_unnamed;         /* sent as it is, nothing stays behind in the session */
+    enum pg_purpose purpose; /* a request has the highest of its statements */
+    uint64_t conn_no;        /* the connection on which it is prepared; 0: on none */
     char name[16];
 };
 
@@ -58,6 +60,7 @@ struct pg_conn {
     struct pg_request *first, *last; /* under way, oldest first */
     struct pg_request *open;         /* between begin and end */
     size_t n_requests;
+    enum pg_purpose failed; /* of the request that the server refused */
 };
 
 /* Begins to connect. url goes to libpq as it is. name becomes part of the

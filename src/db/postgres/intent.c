@@ -4,36 +4,54 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "adopt.h"
 #include "base/failpoint.h"
 #include "core/intent.h"
 #include "source.h"
 
 #define BODY_MAX ((size_t)1 << 29)
-#define SQL_CAP 2048
+#define SQL_CAP 4096
+
+/* The pipeline's tables, from the names as the user wrote them. */
+#define MINE(arg)                                                                              \
+    "(SELECT coalesce(array_agg(format('%I.%I', n.nspname, c.relname)), '{}') FROM "           \
+    "unnest($" arg "::text[]) AS u(name) JOIN pg_class c ON c.oid = to_regclass(u.name) JOIN " \
+    "pg_namespace n ON n.oid = c.relnamespace)"
+/* Rows of this name that are not this pipeline's, but have tables of it: (3). Of a row
+ * without an outbox it is not known (schema_upgrade.sql). */
+#define OTHERS(arg)                                                                               \
+    " FROM $I o WHERE o.pipeline = $1 AND o.outbox <> $2 AND (o.outbox = '' OR o.identity <> '' " \
+    "AND o.tables && " MINE(arg) ")"
 
 /* $I is the table. A statement that finds another epoch divides by zero. */
 static const char *const templates[INTENT_STATEMENTS] = {
-    [INTENT_EXISTS] = "SELECT to_regclass($1) IS NOT NULL",
-    [INTENT_MAKE] =
-        "CREATE TABLE IF NOT EXISTS $I (pipeline text NOT NULL PRIMARY KEY, identity text NOT "
-        "NULL, "
-        "epoch bigint NOT NULL DEFAULT 0, no bigint NOT NULL DEFAULT 0, stamp bigint NOT NULL "
-        "DEFAULT 0, body bytea) WITH (fillfactor = 10)",
+    [INTENT_LOCK] = "SELECT pg_advisory_xact_lock(hashtextextended('outrider/intent/' || $1, 0))",
+    [INTENT_OTHERS] = "SELECT o.outbox, o.body IS NOT NULL, array_to_string(o.tables, ', ')" OTHERS(
+        "3") " ORDER BY 2 DESC LIMIT 1",
     [INTENT_TAKE] =
-        "INSERT INTO $I AS i (pipeline, identity) VALUES ($1, $2) ON CONFLICT (pipeline) "
-        "DO UPDATE SET epoch = i.epoch + 1, identity = $2 RETURNING epoch, no, stamp, "
-        "body IS NOT NULL",
-    [INTENT_PENDING] = "SELECT body IS NOT NULL, identity <> '' FROM $I WHERE pipeline = $1",
-    [INTENT_LEAVE] = "UPDATE $I SET identity = '' WHERE pipeline = $1 AND body IS NULL",
-    [INTENT_SAVE] = "WITH u AS (UPDATE $I SET no = $3, stamp = $4, body = $5 WHERE pipeline = $1 "
-                    "AND epoch = $2 RETURNING 1) SELECT 1 / (SELECT count(*) FROM u)",
-    [INTENT_BODY] = "SELECT body FROM $I WHERE pipeline = $1 AND epoch = $2",
-    [INTENT_EPOCH] = "SELECT 1 / (SELECT count(*) FROM $I WHERE pipeline = $1 AND epoch = $2)",
+        "INSERT INTO $I AS i (pipeline, outbox, identity, tables) SELECT $1, $2, $4, " MINE(
+            "3") " "
+                 "WHERE NOT EXISTS (SELECT" OTHERS(
+                     "3") ") ON CONFLICT (pipeline, outbox) DO UPDATE SET "
+                          "epoch = i.epoch + 1, identity = $4, tables = excluded.tables RETURNING "
+                          "epoch, no, stamp, "
+                          "body IS NOT NULL",
+    [INTENT_PENDING] =
+        "SELECT o.outbox, o.body IS NOT NULL, o.identity <> '' FROM $I o WHERE o.pipeline = $1 AND "
+        "(o.outbox IN ('', $2) OR o.tables && " MINE("3") ") ORDER BY 2 DESC, 3 DESC LIMIT 1",
+    [INTENT_LEAVE] = "UPDATE $I o SET identity = '' WHERE o.pipeline = $1 AND (o.outbox = $2 OR "
+                     "o.tables && " MINE("3") ") AND o.body IS NULL",
+    [INTENT_SAVE] = "WITH u AS (UPDATE $I SET no = $4, stamp = $5, body = $6 WHERE pipeline = $1 "
+                    "AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) FROM "
+                    "u)",
+    [INTENT_BODY] = "SELECT body FROM $I WHERE pipeline = $1 AND outbox = $2 AND epoch = $3",
+    [INTENT_EPOCH] = "SELECT 1 / (SELECT count(*) FROM $I WHERE pipeline = $1 AND outbox = $2 AND "
+                     "epoch = $3)",
 };
 
 static const char *const purposes[INTENT_STATEMENTS] = {
-    [INTENT_EXISTS] = "cannot look for outrider_intent",
-    [INTENT_MAKE] = "cannot make outrider_intent (run `outrider init`)",
+    [INTENT_LOCK] = "cannot lock outrider_intent",
+    [INTENT_OTHERS] = "cannot read outrider_intent",
     [INTENT_TAKE] = "cannot take over outrider_intent",
     [INTENT_PENDING] = "cannot read outrider_intent",
     [INTENT_LEAVE] = "cannot change outrider_intent",
@@ -67,7 +85,9 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
         x->sql[i] = expand(templates[i], x->table);
         if (x->sql[i] == NULL)
             return outrider__fail_nomem(err);
-        x->st[i] = (struct pg_statement){.sql = x->sql[i], .what = purposes[i]};
+        x->st[i] = (struct pg_statement){.sql = x->sql[i],
+                                         .what = purposes[i],
+                                         .purpose = i == INTENT_SAVE ? PG_SETTLES : PG_READS};
     }
     return 0;
 }
@@ -89,13 +109,42 @@ static struct pg_args *args_begin(struct pg_source *s)
     struct pg_args *a = &s->intent.args;
     outrider__pg_args_clear(a);
     outrider__pg_arg_str(a, s->config->name);
+    outrider__pg_arg_str(a, s->cat.table);
     return a;
+}
+
+/* The same and the names of the pipeline's tables. */
+static struct pg_args *args_with_tables(struct pg_source *s)
+{
+    const struct string_list *tables = &s->config->source.tables;
+    struct pg_args *a = args_begin(s);
+    outrider__pg_array_begin(a, PG_TEXT);
+    for (size_t i = 0; i < tables->n; i++)
+        outrider__pg_array_text(a, bytes_str(tables->items[i]));
+    if (tables->n == 0)
+        outrider__pg_array_text(a, bytes_str(s->cat.table));
+    outrider__pg_array_end(a);
+    return a;
+}
+
+static void write_condition(char *ret, size_t size, const char *pipeline, const char *outbox)
+{
+    struct strbuf text;
+    outrider__strbuf_init(&text, 2048);
+    strbuf_append_str(&text, "pipeline = ");
+    outrider__pg_sql_literal(&text, pipeline);
+    strbuf_append_str(&text, " AND outbox = ");
+    outrider__pg_sql_literal(&text, outbox);
+    (void)snprintf(ret, size, "%s", strbuf_cstr(&text));
+    outrider__strbuf_release(&text);
 }
 
 static void name_it(struct pg_source *s)
 {
-    (void)snprintf(s->base.identity, sizeof s->base.identity, "postgresql:%lld/%.63s/%.100s/%.63s",
+    struct source *base = &s->base;
+    (void)snprintf(base->identity, sizeof base->identity, "postgresql:%lld/%.63s/%s/%.63s",
                    (long long)s->cat.system_id, PQdb(s->conn.pg), s->cat.table, s->config->name);
+    write_condition(base->intent_row, sizeof base->intent_row, s->config->name, s->cat.table);
 }
 
 static void taken(struct pg_source *s)
@@ -105,11 +154,33 @@ static void taken(struct pg_source *s)
     s->base.wake_us = s->now.mono_us;
 }
 
+/* Contract (3). */
+static int fail_others(const struct pg_source *s, const PGresult *r, struct outrider_error *err)
+{
+    const char *outbox = outrider__pg_get_str(r, 0, 0), *name = s->config->name;
+    char row[512];
+    write_condition(row, sizeof row, name, outbox);
+    if (outrider__pg_get_bool(r, 0, 1))
+        return outrider__fail(
+            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+            "pipeline '%s' ran with exactly_once on the tables %s and was killed: whether its last "
+            "transaction was committed is not known here; run it once more with these tables in "
+            "this order, or, if events may be published twice: DELETE FROM %s WHERE %s",
+            name, outrider__pg_get_str(r, 0, 2), s->intent.table, row);
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "pipeline '%s' publishes the tables %s exactly once, %s first; name the "
+                          "same tables with %s first, or give this pipeline another --name, or, if "
+                          "no relay runs with these tables any more: DELETE FROM %s WHERE %s",
+                          name, outrider__pg_get_str(r, 0, 2), outbox, outbox, s->intent.table,
+                          row);
+}
+
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     const PGresult *r = results[n - 1];
-    (void)err;
+    if (PQntuples(results[n - 2]) > 0)
+        return fail_others(s, results[n - 2], err);
     s->intent.epoch = outrider__pg_get_int(r, 0, 0, 0);
     s->base.saved = (struct commit_mark){.no = (uint64_t)outrider__pg_get_int(r, 0, 1, 0),
                                          .stamp = (uint64_t)outrider__pg_get_int(r, 0, 2, 0)};
@@ -130,43 +201,41 @@ static int on_left(void *ctx, PGresult **results, int n, struct outrider_error *
 static int on_pending(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
-    bool has_row = PQntuples(results[0]) == 1;
+    const PGresult *r = results[0];
+    bool has_row = PQntuples(r) == 1;
+    char row[512];
     (void)n;
-    if (!has_row || !outrider__pg_get_bool(results[0], 0, 0)) {
+    if (!has_row || !outrider__pg_get_bool(r, 0, 1)) {
         /* Whoever cannot publish beside exactly_once may from now on: see app/hybrid.h. */
-        if (has_row && outrider__pg_get_bool(results[0], 0, 1))
-            return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_begin(s),
+        if (has_row && outrider__pg_get_bool(r, 0, 2))
+            return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_with_tables(s),
                                         on_left, s, err);
         taken(s);
         return 0;
     }
+    write_condition(row, sizeof row, s->config->name, outrider__pg_get_str(r, 0, 0));
     return outrider__fail(
         err, OUTRIDER_CONFIG, OUTRIDER_STOP,
         "pipeline '%s' ran with exactly_once and was killed: whether its last transaction was "
         "committed is not known here; run it once more with exactly_once, or, if events may be "
-        "published twice: UPDATE %s SET body = NULL WHERE pipeline = '%s'",
-        s->config->name, s->intent.table, s->config->name);
+        "published twice: UPDATE %s SET body = NULL WHERE %s",
+        s->config->name, s->intent.table, row);
 }
 
-static int on_exists(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int ask(struct pg_source *s, struct outrider_error *err)
 {
-    struct pg_source *s = ctx;
     struct pg_intent *x = &s->intent;
-    bool exists = outrider__pg_get_bool(results[0], 0, 0);
-    (void)n;
-    if (!s->config->exactly_once) {
-        if (exists)
-            return outrider__pg_request(&s->conn, &x->st[INTENT_PENDING], args_begin(s), on_pending,
-                                        s, err);
-        taken(s);
-        return 0;
-    }
+    if (!s->config->exactly_once)
+        return outrider__pg_request(&s->conn, &x->st[INTENT_PENDING], args_with_tables(s),
+                                    on_pending, s, err);
     name_it(s);
-    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0)
+    outrider__pg_args_clear(&x->args);
+    outrider__pg_arg_str(&x->args, s->config->name);
+    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &x->st[INTENT_LOCK], &x->args, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &x->st[INTENT_OTHERS], args_with_tables(s), err) < 0)
         return -1;
-    if (!exists && outrider__pg_request_add(&s->conn, &x->st[INTENT_MAKE], NULL, err) < 0)
-        return -1;
-    struct pg_args *a = args_begin(s);
+    struct pg_args *a = args_with_tables(s);
     outrider__pg_arg_str(a, s->base.identity);
     if (outrider__pg_request_add(&s->conn, &x->st[INTENT_TAKE], a, err) < 0)
         return -1;
@@ -185,9 +254,7 @@ int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err)
     if (prepare(s, err) < 0)
         return -1;
     x->is_asked = true;
-    outrider__pg_args_clear(&x->args);
-    outrider__pg_arg_str(&x->args, x->table);
-    return outrider__pg_request(&s->conn, &x->st[INTENT_EXISTS], &x->args, on_exists, s, err);
+    return ask(s, err);
 }
 
 static int add_row(struct pg_source *s, struct commit_mark p, struct bytes body,

@@ -9,7 +9,11 @@
  *      would be read in a snapshot from before the take-over.)
  *  (2) A layout settles a batch in one request; outrider__pg_intent_add() puts
  *      the row's change into that request, behind its first statement.
- *  (3) An intent that is found is settled by the layout like any batch, made
+ *  (3) A pipeline of several tables has one row, under its first table. A table
+ *      stands in one row at a time under a pipeline's name: whoever names the same
+ *      tables in another order, or only some of them, is refused. Otherwise the
+ *      intent that was left would be found by nobody.
+ *  (4) An intent that is found is settled by the layout like any batch, made
  *      anew from the body: batch->source_data is made by its own_read().
  */
 #ifndef POSTGRES_INTENT_H
@@ -24,8 +28,8 @@ struct pg_source;
 struct pg_op;
 
 enum pg_intent_statement {
-    INTENT_EXISTS,
-    INTENT_MAKE,
+    INTENT_LOCK,   /* one start of a pipeline's name at a time */
+    INTENT_OTHERS, /* rows under other tables that speak of tables of this pipeline */
     INTENT_TAKE,
     INTENT_PENDING,
     INTENT_LEAVE,

@@ -296,7 +296,9 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
         l->sql[i] = outrider__pg_expand(template, s, letter);
         if (l->sql[i] == NULL)
             return outrider__fail_nomem(err);
-        l->st[i] = (struct pg_statement){.sql = l->sql[i], .what = purposes[i]};
+        l->st[i] = (struct pg_statement){.sql = l->sql[i],
+                                         .what = purposes[i],
+                                         .purpose = i == LOG_SAVE ? PG_SETTLES : PG_READS};
     }
     return outrider__pg_cleaner_init(&l->cleaner, &s->cat, err);
 }

@@ -33,13 +33,15 @@ static const struct role {
     [ROLE_AGGREGATE_TYPE] = {"map.aggregate_type",
                              " aggregatetype aggregatename entitytype aggregate ",
                              KINDS(KIND_TEXT, KIND_ENUM)},
-    [ROLE_AGGREGATE_ID] = {"map.aggregate_id", " aggregateid aggregatekey entityid streamid ",
+    [ROLE_AGGREGATE_ID] = {"map.aggregate_id",
+                           " aggregateid aggregatekey entityid streamid recordkey ",
                            KINDS(KIND_TEXT, KIND_UUID, KIND_INTEGER)},
-    [ROLE_EVENT_TYPE] = {"map.event_type", " eventtype eventname messagetype type kind event ",
+    [ROLE_EVENT_TYPE] = {"map.event_type",
+                         " eventtype eventname messagetype recordtype type kind event ",
                          KINDS(KIND_TEXT, KIND_ENUM)},
     [ROLE_PAYLOAD] = {"map.payload",
                       " payload eventpayload payloadjson eventdata eventbody data body message "
-                      "content json value ",
+                      "content json value serializedevent ",
                       KINDS(KIND_JSON, KIND_TEXT, KIND_BYTES)},
     [ROLE_HEADERS] = {"map.headers", " headers eventheaders messageheaders header metadata ",
                       KINDS(KIND_JSON, KIND_TEXT)},
@@ -55,7 +57,7 @@ static const struct role {
                           KINDS(KIND_TIME)},
     [ROLE_CREATED_AT] = {"map.created_at",
                          " createdat createdon created createdtime createtime createddate "
-                         "insertedat enqueuedat ",
+                         "insertedat enqueuedat publicationdate added ",
                          KINDS(KIND_TIME)},
     [ROLE_EXPIRES_AT] = {"map.expires_at", " expiresat expireat expiry expireson validuntil ",
                          KINDS(KIND_TIME)},
@@ -67,19 +69,19 @@ static const struct role {
                              KINDS(KIND_TEXT, KIND_BYTES)},
     [ROLE_STATUS] = {"map.status",
                      " status eventstatus outboxstatus publishstatus processingstatus "
-                     "deliverystatus state ",
+                     "deliverystatus state statusname ",
                      KINDS(KIND_TEXT, KIND_ENUM, KIND_INTEGER)},
     [ROLE_PUBLISHED] = {"map.published",
                         " published ispublished sent issent dispatched isdispatched delivered "
                         "isdelivered processed isprocessed ",
-                        KINDS(KIND_BOOLEAN)},
+                        KINDS(KIND_BOOLEAN, KIND_INTEGER)},
     [ROLE_PUBLISHED_AT] = {"map.published_at",
                            " publishedat publishedon sentat senton dispatchedat deliveredat "
-                           "processedat processedon completedat succeededat ",
+                           "processedat processedon completedat completiondate succeededat ",
                            KINDS(KIND_TIME)},
     [ROLE_ATTEMPTS] = {"map.attempts",
                        " attempts attemptcount retrycount retries tries failurecount "
-                       "deliveryattempts attempt ",
+                       "deliveryattempts attempt completionattempts ",
                        KINDS(KIND_INTEGER)},
     [ROLE_NEXT_ATTEMPT_AT] = {"map.next_attempt_at",
                               " nextattemptat nextretryat nextattempt nextretry retryat "
@@ -212,6 +214,21 @@ static int take_given(struct column_map *m, const struct pipeline_config *config
                           roles[role].option);
 }
 
+static bool has_record_key(const struct column_map *m)
+{
+    for (size_t i = 0; i < m->table->n; i++)
+        if (rank_in(" recordkey ", m->table->columns[i].name) >= 0)
+            return true;
+    return false;
+}
+
+/* DEFAULT 0, which says that the number is a mark and not a count of something. */
+static bool begins_at_zero(const struct map_column *c)
+{
+    return c->initial != NULL &&
+           (strcmp(c->initial, "0") == 0 || strncmp(c->initial, "'0'::", 5) == 0);
+}
+
 static int take_by_name(struct column_map *m, enum column_role role, struct outrider_error *err)
 {
     const struct map_column *best = NULL, *second = NULL;
@@ -224,6 +241,11 @@ static int take_by_name(struct column_map *m, enum column_role role, struct outr
         if (role == ROLE_ID && !c->is_unique && !c->is_key)
             continue;
         if (role == ROLE_HEADERS && c->kind == KIND_TEXT && strcasestr(c->name, "header") == NULL)
+            continue;
+        /* Namastack's own division of its work is none of the receiver's. */
+        if (role == ROLE_PARTITION && has_record_key(m))
+            continue;
+        if (role == ROLE_PUBLISHED && c->kind == KIND_INTEGER && !begins_at_zero(c))
             continue;
         if (best == NULL || r < rank) {
             second = best;
@@ -385,19 +407,20 @@ static void infer_order(struct column_map *m)
     m->is_ordered = m->columns[ROLE_SEQ] != NULL;
 }
 
-static int infer_mark(struct column_map *m, const struct pipeline_config *config,
-                      struct outrider_error *err)
+static void infer_mark(struct column_map *m)
 {
-    if (m->columns[ROLE_STATUS] != NULL) {
-        m->mark = MARK_STATUS;
-        return outrider__map_values(m->columns[ROLE_STATUS], config,
-                                    m->columns[ROLE_ATTEMPTS] != NULL, m, err);
+    const struct map_column *published = m->columns[ROLE_PUBLISHED];
+    if (m->columns[ROLE_STATUS] == NULL && published != NULL && published->kind == KIND_INTEGER) {
+        m->columns[ROLE_STATUS] = published;
+        m->columns[ROLE_PUBLISHED] = NULL;
+        m->is_counted = true;
     }
-    if (m->columns[ROLE_PUBLISHED] != NULL)
+    if (m->columns[ROLE_STATUS] != NULL)
+        m->mark = MARK_STATUS;
+    else if (m->columns[ROLE_PUBLISHED] != NULL)
         m->mark = MARK_BOOLEAN;
     else if (m->columns[ROLE_PUBLISHED_AT] != NULL)
         m->mark = MARK_TIME;
-    return 0;
 }
 
 /* Roles whose inference needs those of others stand last. */
@@ -449,8 +472,9 @@ static int take_headers(struct column_map *m, const struct pipeline_config *conf
     return 0;
 }
 
-int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
-                        struct column_map *ret_map, struct outrider_error *err)
+/* All of it but the words of a status column. */
+static int infer_columns(const struct map_table *t, const struct pipeline_config *config,
+                         struct column_map *ret_map, struct outrider_error *err)
 {
     struct column_map m = {.table = t};
     char name[64];
@@ -471,8 +495,7 @@ int outrider__map_infer(const struct map_table *t, const struct pipeline_config 
         return -1;
     infer_names(&m, name);
     infer_order(&m);
-    if (infer_mark(&m, config, err) < 0)
-        return -1;
+    infer_mark(&m);
     /* The log itself says what is new. */
     if (m.mark == MARK_NONE && !m.is_ordered && config->source.mode != MODE_CDC)
         return outrider__fail(
@@ -483,6 +506,24 @@ int outrider__map_infer(const struct map_table *t, const struct pipeline_config 
             t->quoted);
     *ret_map = m;
     return 0;
+}
+
+int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
+                        struct column_map *ret_map, struct outrider_error *err)
+{
+    if (infer_columns(t, config, ret_map, err) < 0)
+        return -1;
+    if (ret_map->mark != MARK_STATUS)
+        return 0;
+    return outrider__map_values(ret_map->columns[ROLE_STATUS], config,
+                                ret_map->columns[ROLE_ATTEMPTS] != NULL, ret_map, err);
+}
+
+const struct map_column *outrider__map_status(const struct map_table *t,
+                                              const struct pipeline_config *config)
+{
+    struct column_map m;
+    return infer_columns(t, config, &m, NULL) < 0 ? NULL : m.columns[ROLE_STATUS];
 }
 
 bool outrider__map_is_given(const struct pipeline_config *config)

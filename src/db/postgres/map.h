@@ -13,9 +13,13 @@
  *      the option to set; what no column is has a defined meaning (map.c).
  *  (3) The mark, which says that a row is published, is a status column, else
  *      a boolean, else a time that is NULL until then.
- *  (4) The values of a status column are those that the configuration gives,
- *      else those that a CHECK or an enum type allows, else those of the
- *      default and of the rows that are there, else the usual ones.
+ *  (4) The words of a status column are those that the configuration gives,
+ *      else those of an earlier start (outrider_cursor.words) if the catalogue
+ *      still agrees, else those of a project whose table it is, else those that
+ *      a CHECK or an enum type allows, else those of the default, of conditions
+ *      of indexes and of the rows that are there. No word is read as pending
+ *      without such evidence; where there is none and no row waits, the map
+ *      waits for words.
  */
 #ifndef POSTGRES_MAP_H
 #define POSTGRES_MAP_H
@@ -49,13 +53,14 @@ struct map_column {
     enum map_kind kind;
     int32_t length; /* of varchar(n), -1: no limit */
     bool is_not_null;
-    bool is_key;            /* belongs to the primary key */
-    bool is_unique;         /* the only column of some unique index */
-    bool is_indexed;        /* the first column of some index */
-    bool is_numbered;       /* identity, or its default takes the next of a sequence */
-    const char *initial;    /* its default as SQL, or NULL */
-    const char *check;      /* CHECK constraints on this column alone, as SQL, or NULL */
-    struct string_list all; /* labels of an enum type; or values found in the table */
+    bool is_key;                   /* belongs to the primary key */
+    bool is_unique;                /* the only column of some unique index */
+    bool is_indexed;               /* the first column of an index over all rows */
+    bool is_numbered;              /* identity, or its default takes the next of a sequence */
+    const char *initial;           /* its default as SQL, or NULL */
+    const char *check;             /* CHECK constraints on this column alone, as SQL, or NULL */
+    struct string_list all;        /* labels of an enum type; or values found in the table */
+    struct string_list conditions; /* of partial indexes that name this column, as SQL */
 };
 
 struct map_table {
@@ -63,7 +68,8 @@ struct map_table {
     const char *quoted; /* schema and name, as SQL needs them */
     struct map_column *columns;
     size_t n;
-    size_t n_key; /* columns of the primary key */
+    size_t n_key;           /* columns of the primary key */
+    const char *remembered; /* status words of an earlier start: outrider__map_words(); or NULL */
 };
 
 enum map_state {
@@ -84,7 +90,10 @@ struct column_map {
     enum map_mark mark;
     char values[STATE_COUNT][MAP_VALUE_SIZE]; /* MARK_STATUS; "": there is no such value */
     bool values_are_assumed;                  /* nothing in the database confirms them */
-    char aggregate_type[64];                  /* where there is no column for it */
+    bool values_are_remembered;               /* from an earlier start */
+    bool waits_for_words;    /* nothing says yet what pending is, and no row asks */
+    bool is_counted;         /* the status column is a number named "published": 0 or 1 */
+    char aggregate_type[64]; /* where there is no column for it */
     char event_type[64];
     bool is_ordered; /* by a sequence; otherwise by time, as well as that goes */
     struct {
@@ -101,6 +110,10 @@ bool outrider__map_is_given(const struct pipeline_config *config);
 int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
                         struct column_map *ret_map, struct outrider_error *err);
 
+/* The status column as inference finds it, before its words are known; NULL: none. */
+const struct map_column *outrider__map_status(const struct map_table *t,
+                                              const struct pipeline_config *config);
+
 /* Attempts and due time have a place in the row itself. */
 bool outrider__map_keeps_retries(const struct column_map *m);
 /* A claim shows in the row: as a state, or as an owner. */
@@ -115,6 +128,8 @@ const char *outrider__state_name(enum map_state s);
 /* map_values.c */
 int outrider__map_values(const struct map_column *status, const struct pipeline_config *config,
                          bool has_retries, struct column_map *m, struct outrider_error *err);
+/* The words as JSON, for another start. */
+void outrider__map_words(const struct column_map *m, struct strbuf *out);
 /* Lower case without '_' and '-'; false if it does not fit. */
 bool outrider__map_normalise(struct bytes name, char *ret_text, size_t size);
 

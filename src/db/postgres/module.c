@@ -2,13 +2,9 @@
 #include <pg_config.h>
 
 #include "core/module.h"
-#include "outrider/export.h"
 #include "postgres.h"
 
-extern const struct module outrider_module;
-
-OUTRIDER_API const struct module outrider_module = {
-    .abi = OUTRIDER_MODULE_ABI,
+OUTRIDER_MODULE = {
     .name = "postgres",
     .scheme = "postgresql",
     .source = &outrider__source_postgres,

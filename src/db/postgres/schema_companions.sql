@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- What every layout needs beside the outbox. Version 2; a change of it is a new
+-- What every layout needs beside the outbox. Version 3; a change of it is a new
 -- version, and a step in schema_upgrade.sql.
 CREATE TABLE IF NOT EXISTS outrider_schema (
     version integer NOT NULL,
@@ -9,10 +9,13 @@ CREATE TABLE IF NOT EXISTS outrider_schema (
 -- One row for each pipeline and outbox. gaps are seqs below position that may
 -- still be filled; anchor_id is the id of the row at position: if that row is
 -- no longer there, history was rewritten. epoch counts take-overs. In mode cdc
--- position and gaps say what polling had settled before, sweep which rows are
+-- position and gaps say what polling had settled before polled_lsn, sweep which rows are
 -- still to be read before the stream, and (lsn, lsn_number) which event of
 -- which commit was settled last; last_seq is the highest seq among those, and
 -- every transaction below settled_xid is settled, which clean-up and resync go by.
+-- slot is the replication slot that this pipeline owns, words the status words of
+-- a table that somebody else made. The row at position is settled, so every gap
+-- lies below it: the CHECK refuses a cursor that would pass an unsettled row.
 CREATE TABLE IF NOT EXISTS outrider_cursor (
     pipeline text NOT NULL,
     outbox text NOT NULL,
@@ -31,12 +34,16 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     last_seq bigint NOT NULL DEFAULT 0,
     settled_xid bigint,
     settled_at timestamptz,
+    slot text NOT NULL DEFAULT '',
+    polled_lsn pg_lsn,
+    words text,
     delivered_total bigint NOT NULL DEFAULT 0,
     expired_total bigint NOT NULL DEFAULT 0,
     skipped_total bigint NOT NULL DEFAULT 0,
     dead_total bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (pipeline, outbox)
+    PRIMARY KEY (pipeline, outbox),
+    CONSTRAINT outrider_cursor_gaps CHECK (upper(gaps) <= position)
 ) WITH (fillfactor = 10);
 
 -- Events that failed, those that queue behind them, and dead letters: copies,
@@ -79,14 +86,19 @@ CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
 
 -- exactly_once: what the pipeline's last transaction settles if it is committed;
 -- body NULL: it is settled. epoch counts take-overs, identity is the pipeline's
--- name in the sink; empty: it runs without exactly_once now.
+-- name in the sink; empty: it runs without exactly_once now. outbox is the
+-- pipeline's first table, tables are all of them: a transaction may hold rows of
+-- any, so no table may be in the transactions of two rows under one pipeline.
 CREATE TABLE IF NOT EXISTS outrider_intent (
-    pipeline text NOT NULL PRIMARY KEY,
+    pipeline text NOT NULL,
+    outbox text NOT NULL,
+    tables text[] NOT NULL DEFAULT '{}',
     identity text NOT NULL,
     epoch bigint NOT NULL DEFAULT 0,
     no bigint NOT NULL DEFAULT 0,
     stamp bigint NOT NULL DEFAULT 0,
-    body bytea
+    body bytea,
+    PRIMARY KEY (pipeline, outbox)
 ) WITH (fillfactor = 10);
 
-INSERT INTO outrider_schema (version) SELECT 2 WHERE NOT EXISTS (SELECT FROM outrider_schema);
+INSERT INTO outrider_schema (version) SELECT 3 WHERE NOT EXISTS (SELECT FROM outrider_schema);

@@ -283,8 +283,10 @@ static int pg_poll(struct source *base, struct instant now, struct source_op **r
     *ret_done = take_done(s);
     if (*ret_done != NULL)
         return 0;
-    if (outrider__pg_poll(&s->conn, now, err) < 0)
+    if (outrider__pg_poll(&s->conn, now, err) < 0) {
+        base->lost_in_cleanup = s->conn.failed == PG_CLEANS;
         return s->phase == PHASE_POOLER ? outrider__pg_pooler_failed(&s->pooler, err) : -1;
+    }
     if (advance(s, err) < 0)
         return -1;
     *ret_done = take_done(s);

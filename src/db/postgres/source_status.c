@@ -100,18 +100,33 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
         return take_over(d, err);
     outrider__pg_source_activate(d->s);
     outrider__pg_status_look_soon(d);
+    outrider__pg_status_tell_waiting(d);
     return 0;
+}
+
+void outrider__pg_status_take_args(struct status_source *d, const struct status_table *t)
+{
+    const struct pipeline_config *config = d->s->config;
+    struct strbuf words;
+    outrider__pg_args_clear(&d->args);
+    outrider__pg_arg_str(&d->args, config->sink_identity != NULL ? config->sink_identity : "");
+    outrider__pg_arg_str(&d->args, config->retry.on_dead == ON_DEAD_BLOCK ? "block" : "skip");
+    if (t->a.map.mark != MARK_STATUS || t->a.map.waits_for_words) {
+        outrider__pg_arg_null(&d->args, PG_TEXT);
+        return;
+    }
+    outrider__strbuf_init(&words, 4096);
+    outrider__map_words(&t->a.map, &words);
+    outrider__pg_arg_str(&d->args, strbuf_cstr(&words));
+    outrider__strbuf_release(&words);
 }
 
 /* The cursor row of one table after the other, and with it the epoch. */
 static int take_over(struct status_source *d, struct outrider_error *err)
 {
-    const struct pipeline_config *config = d->s->config;
     struct status_table *t = &d->tables[d->taking];
     struct pg_conn *c = &d->s->conn;
-    outrider__pg_args_clear(&d->args);
-    outrider__pg_arg_str(&d->args, config->sink_identity != NULL ? config->sink_identity : "");
-    outrider__pg_arg_str(&d->args, config->retry.on_dead == ON_DEAD_BLOCK ? "block" : "skip");
+    outrider__pg_status_take_args(d, t);
     if (outrider__pg_request_begin(c, on_taken, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_TAKE], &d->args, err) < 0)
         return -1;
@@ -124,6 +139,16 @@ static int take_over(struct status_source *d, struct outrider_error *err)
     return outrider__pg_request_end(c, err);
 }
 
+int outrider__pg_status_prepare(struct status_source *d, struct status_table *t,
+                                struct outrider_error *err)
+{
+    t->has_owner = outrider__map_can_compete(&t->a.map);
+    /* Exactly once nobody else may publish: nobody needs to see what is in flight. */
+    t->claims = outrider__map_shows_claims(&t->a.map) && !d->s->config->exactly_once &&
+                (d->competes || !t->a.is_ours) && !d->s->config->replay;
+    return outrider__pg_status_statements(d, t, err);
+}
+
 /* Every table is known: decide who may relay them at the same time. */
 static int adopted_all(struct pg_source *s, struct outrider_error *err)
 {
@@ -134,14 +159,11 @@ static int adopted_all(struct pg_source *s, struct outrider_error *err)
     d->competes = !d->s->config->ordered && can_compete;
     for (size_t i = 0; i < d->n_tables; i++) {
         struct status_table *t = &d->tables[i];
-        t->has_owner = outrider__map_can_compete(&t->a.map);
-        /* Exactly once nobody else may publish: nobody needs to see what is in flight. */
-        t->claims = outrider__map_shows_claims(&t->a.map) && !d->s->config->exactly_once &&
-                    (d->competes || !t->a.is_ours) && !d->s->config->replay;
         outrider__strbuf_init(&t->replay.id, 1 << 20);
-        if (outrider__pg_status_replay_check(d, t, err) < 0)
-            return -1;
-        if (outrider__pg_status_statements(d, t, err) < 0)
+        outrider__strbuf_init(&t->seen, 1 << 20);
+        outrider__strbuf_init(&t->uncovered, 1 << 20);
+        if (outrider__pg_status_replay_check(d, t, err) < 0 ||
+            outrider__pg_status_prepare(d, t, err) < 0)
             return -1;
     }
     d->taking = 0;
@@ -376,13 +398,15 @@ static int beat(struct status_source *d, struct instant now, struct outrider_err
 static int status_tick(struct pg_source *s, struct instant now, struct outrider_error *err)
 {
     struct status_source *d = status_of(s);
-    if (beat(d, now, err) < 0)
+    if (beat(d, now, err) < 0 || outrider__pg_status_watch_words(d, err) < 0)
         return -1;
     if (d->fetch_op == NULL && now.mono_us >= d->look_us)
         s->base.ready = outrider__pg_status_room(d) > 0;
     if (now.mono_us >= d->renew_us && !d->is_renewing && renew(d, err) < 0)
         return -1;
     s->base.wake_us = d->renew_us < d->beat_us ? d->renew_us : d->beat_us;
+    if (!d->is_looking && d->words_us < s->base.wake_us)
+        s->base.wake_us = d->words_us;
     if (!s->base.ready && d->fetch_op == NULL && d->look_us < s->base.wake_us &&
         d->look_us > now.mono_us)
         s->base.wake_us = d->look_us;
@@ -416,6 +440,8 @@ static void status_close(struct pg_source *s)
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);
         outrider__strbuf_release(&d->tables[i].replay.id);
+        outrider__strbuf_release(&d->tables[i].seen);
+        outrider__strbuf_release(&d->tables[i].uncovered);
     }
     free(d->tables);
     outrider__pg_adoption_release(&d->adoption);

@@ -3,7 +3,8 @@
  * Layout `status`: the row carries its own state. source_status.c (taking over,
  * the round of tables, leases), source_status_sql.c (statements from the column
  * map), source_status_fetch.c and source_status_settle.c (one operation each),
- * source_status_replay.c (reading published rows again).
+ * source_status_replay.c (reading published rows again), source_status_words.c
+ * (words that are not known yet, and rows that no word covers).
  * Nobody else includes this.
  *
  *  (1) A batch holds rows of one table. Tables take turns.
@@ -46,6 +47,8 @@ enum status_statement {
     ST_RENEW,
     ST_RELEASE, /* claimed, but did not fit into the batch */
     ST_CLEANUP,
+    ST_WORDS,     /* while the words are not known: what the rows say */
+    ST_UNCOVERED, /* rows that no word covers */
     ST_COUNT
 };
 
@@ -67,6 +70,9 @@ struct status_table {
     int64_t event_bytes; /* what events take in memory, about */
     bool was_large;      /* the last read met a payload that a usual one does not take */
     struct status_replay replay;
+    struct strbuf seen;      /* words that rows had when they were last looked at in vain */
+    struct strbuf uncovered; /* what was told last of rows that no word covers */
+    uint64_t n_uncovered;
     int64_t usual_rows; /* that a usual read may take: few where large ones lie between; 0: all */
 };
 
@@ -103,6 +109,9 @@ struct status_source {
     int64_t look_us, look_gap_us;
     int64_t renew_us;
     bool is_renewing;
+    int64_t words_us;   /* when to look for rows that no word covers */
+    size_t words_table; /* the table that is looked at */
+    bool is_looking;
     int64_t beat_us; /* when the server must hear of us at the latest */
     struct pg_statement st_session, st_flush, st_beat;
     struct adoption adoption;
@@ -122,6 +131,14 @@ int outrider__pg_status_fetch(struct status_source *d, struct pg_op *op,
                               struct outrider_error *err);
 /* Events that may still be taken under `concurrency`. */
 int64_t outrider__pg_status_room(const struct status_source *d);
+/* The table had nothing: the next one, or the end of this fetch. */
+int outrider__pg_status_was_empty(struct status_source *d, struct outrider_error *err);
+/* source_status_words.c: the fetch of a table whose words are not known. */
+int outrider__pg_status_learn(struct status_source *d, struct status_table *t,
+                              struct outrider_error *err);
+void outrider__pg_status_tell_waiting(const struct status_source *d);
+/* Looks for rows that no word covers, when that is due, and tells them. */
+int outrider__pg_status_watch_words(struct status_source *d, struct outrider_error *err);
 /* source_status_settle.c */
 int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
                                struct outrider_error *err);
@@ -139,6 +156,11 @@ int outrider__pg_status_own_write(struct pg_source *s, const struct batch *b, st
 int outrider__pg_status_own_read(struct pg_source *s, struct batch *b, struct bytes own,
                                  struct outrider_error *err);
 /* source_status.c */
+/* Makes the statements of a table whose map is known. */
+int outrider__pg_status_prepare(struct status_source *d, struct status_table *t,
+                                struct outrider_error *err);
+/* What ST_TAKE takes. */
+void outrider__pg_status_take_args(struct status_source *d, const struct status_table *t);
 struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b);
 /* Look again soon; or, after an empty look, later than the last time. */
 void outrider__pg_status_look_soon(struct status_source *d);

@@ -173,6 +173,11 @@ static int finish(struct status_source *d, struct outrider_error *err)
     return 0;
 }
 
+int outrider__pg_status_was_empty(struct status_source *d, struct outrider_error *err)
+{
+    return ++d->n_tried < d->n_tables ? ask(d, err) : finish(d, err);
+}
+
 static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
@@ -186,9 +191,7 @@ static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *
         d->next_table = (size_t)(t - d->tables); /* it begins with a large one: again */
         return ask(d, err);
     }
-    if (d->fetching.batch->n == 0 && ++d->n_tried < d->n_tables)
-        return ask(d, err);
-    return finish(d, err);
+    return d->fetching.batch->n == 0 ? outrider__pg_status_was_empty(d, err) : finish(d, err);
 }
 
 static int64_t choose_limit(struct status_source *d, const struct status_table *t)
@@ -216,6 +219,8 @@ static int ask(struct status_source *d, struct outrider_error *err)
     int64_t max_payload = d->s->config->source.max_payload;
     d->next_table = (d->next_table + 1) % d->n_tables;
     d->fetching.table = t;
+    if (t->a.map.waits_for_words)
+        return outrider__pg_status_learn(d, t, err);
     d->is_large = t->was_large || max_payload <= PG_USUAL_PAYLOAD;
     d->limit = choose_limit(d, t);
     outrider__pg_args_clear(&d->args);

@@ -14,6 +14,7 @@
 #include "source_status.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define SQL_CAP 65536
 
@@ -414,7 +415,9 @@ static void publish_sql(struct strbuf *q, const struct status_table *t, bool del
         set(q, t, ROLE_STATUS, strbuf_cstr(&value));
         outrider__strbuf_release(&value);
     }
-    set(q, t, ROLE_PUBLISHED, "true");
+    if (has(t, ROLE_PUBLISHED))
+        set(q, t, ROLE_PUBLISHED,
+            t->a.map.columns[ROLE_PUBLISHED]->kind == KIND_INTEGER ? "1" : "true");
     set(q, t, ROLE_PUBLISHED_AT, "now()");
     set(q, t, ROLE_NEXT_ATTEMPT_AT, "NULL");
     set(q, t, ROLE_LAST_ERROR, "NULL");
@@ -537,21 +540,24 @@ static void cursor_sql(struct strbuf *q, const struct status_source *d,
                              d->competes ? " AND $5::int8 IS NOT NULL" : " AND epoch = $5::int8");
 }
 
-/* $1: the sink, $2: on_dead. A row that belongs to another sink answers with it. */
+/* $1: the sink, $2: on_dead, $3: the words of the status column, or NULL. A row that
+ * belongs to another sink answers with it. */
 static void take_sql(struct strbuf *q, const struct status_source *d, const struct status_table *t)
 {
     outrider__strbuf_appendf(
-        q, "INSERT INTO %s AS c (pipeline, outbox, sink, on_dead, epoch) VALUES (",
+        q, "INSERT INTO %s AS c (pipeline, outbox, sink, on_dead, words, epoch) VALUES (",
         t->a.cursor_table);
     outrider__pg_sql_literal(q, d->s->config->name);
     strbuf_append_str(q, ", ");
     outrider__pg_sql_literal(q, t->a.outbox);
     outrider__strbuf_appendf(
         q,
-        ", $1::text, $2::text, 1) ON CONFLICT (pipeline, outbox) DO UPDATE SET epoch = c.epoch + "
+        ", $1::text, $2::text, $3::text, 1) ON CONFLICT (pipeline, outbox) DO UPDATE SET epoch = "
+        "c.epoch + "
         "CASE WHEN c.sink IN ('', excluded.sink) THEN %d ELSE 0 END, sink = CASE WHEN c.sink = '' "
-        "THEN excluded.sink ELSE c.sink END, on_dead = excluded.on_dead RETURNING c.epoch, c.sink, "
-        "c.mode",
+        "THEN excluded.sink ELSE c.sink END, on_dead = excluded.on_dead, words = "
+        "coalesce(excluded.words, "
+        "c.words) RETURNING c.epoch, c.sink, c.mode",
         d->competes ? 0 : 1);
 }
 
@@ -640,6 +646,8 @@ static const char *const purposes[ST_COUNT] = {
     [ST_RENEW] = "cannot renew the lease",
     [ST_RELEASE] = "cannot give rows back",
     [ST_CLEANUP] = "cannot clean up",
+    [ST_WORDS] = "cannot look at the states",
+    [ST_UNCOVERED] = "cannot look at the states",
 };
 
 static void build(struct strbuf *q, const struct status_source *d, const struct status_table *t,
@@ -682,6 +690,14 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
     case ST_RELEASE:
         release_sql(q, t);
         break;
+    case ST_WORDS:
+        if (t->a.map.waits_for_words)
+            outrider__pg_adopt_values_sql(&t->a, d->s->config, &d->s->cat, q);
+        break;
+    case ST_UNCOVERED:
+        if (t->a.map.mark == MARK_STATUS && !t->a.map.waits_for_words && !d->s->config->replay)
+            outrider__pg_sql_uncovered(q, &t->a, NULL);
+        break;
     default:
         outrider__pg_sql_cleanup(q, &t->a);
     }
@@ -700,8 +716,13 @@ int outrider__pg_status_statements(struct status_source *d, struct status_table 
         }
         if (q.len == 0)
             outrider__strbuf_release(&q);
+        free(t->sql[i]);
         t->sql[i] = q.len > 0 ? q.data : NULL;
-        t->st[i] = (struct pg_statement){.sql = t->sql[i], .what = purposes[i]};
+        t->st[i] = (struct pg_statement){.sql = t->sql[i],
+                                         .what = purposes[i],
+                                         .purpose = i == ST_CURSOR    ? PG_SETTLES
+                                                    : i == ST_CLEANUP ? PG_CLEANS
+                                                                      : PG_READS};
     }
     return 0;
 }

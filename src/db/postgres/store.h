@@ -12,7 +12,7 @@
 #include "core/store.h"
 #include "wire.h"
 
-#define PG_SCHEMA_VERSION 2
+#define PG_SCHEMA_VERSION 3
 
 struct pg_store {
     struct store base; /* must stay first */

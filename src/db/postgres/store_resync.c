@@ -13,9 +13,11 @@
 static const char sql_read[] =
     "SELECT c.position, c.anchor_id, (SELECT id::text FROM %s WHERE seq = c.position LIMIT 1), "
     "(SELECT seq FROM %s WHERE id::text = c.anchor_id LIMIT 1), (SELECT CASE WHEN is_called THEN "
-    "last_value ELSE 0 END FROM %s), coalesce((SELECT max(seq) FROM %s WHERE seq <= c.position), "
-    "0), EXISTS (SELECT FROM %s WHERE seq <= c.position AND created_at > c.settled_at), (SELECT "
-    "count(*) FROM %s) FROM %s c WHERE c.pipeline = $1 AND c.outbox = $2 FOR UPDATE";
+    "last_value ELSE 0 END FROM %s), coalesce((SELECT max(seq) FROM %s WHERE seq <= c.position AND "
+    "NOT c.gaps @> seq), 0), EXISTS (SELECT FROM %s WHERE seq <= c.position AND created_at > "
+    "c.settled_at), (SELECT "
+    "count(*) FROM %s), isempty(c.gaps) FROM %s c WHERE c.pipeline = $1 AND c.outbox = $2 FOR "
+    "UPDATE";
 /* The epoch moves on, so that a relay which is somehow still at it cannot save
  * over this. Gaps below the new position stay. */
 static const char sql_write[] =
@@ -24,8 +26,8 @@ static const char sql_write[] =
     "outbox = $2";
 
 /* exactly_once: an intent that was not settled speaks of the history that is no more. */
-static const char sql_forget[] =
-    "UPDATE %s.outrider_intent SET body = NULL, epoch = epoch + 1 WHERE pipeline = $1";
+static const char sql_forget[] = "UPDATE %s.outrider_intent SET body = NULL, epoch = epoch + 1 "
+                                 "WHERE pipeline = $1 AND outbox = $2";
 
 struct finding {
     int64_t old, new;
@@ -46,6 +48,8 @@ static struct finding decide(const PGresult *r)
         f.new = f.old;
     } else if (sequence < f.old) {
         f.why = "the sequence was set back, so rows at low seqs may be new";
+    } else if (!PQgetisnull(r, 0, 3) && !outrider__pg_get_bool(r, 0, 8)) {
+        f.why = "the rows have other seqs now, and so have those that were still awaited";
     } else if (!PQgetisnull(r, 0, 3)) {
         f.new = outrider__pg_get_int(r, 0, 3, 0);
         f.why = "the row at the old position has another seq now; events behind it follow";
@@ -116,30 +120,20 @@ static int read_and_write(struct pg_store *s, struct finding *ret_finding,
 
 static int forget_intent(struct pg_store *s, struct outrider_error *err)
 {
-    struct strbuf text;
+    struct strbuf sql;
     struct pg_args args;
-    PGresult *r = NULL;
-    outrider__strbuf_init(&text, 1024);
+    outrider__strbuf_init(&sql, 1024);
     outrider__pg_args_init(&args);
-    outrider__strbuf_appendf(&text, "%s.outrider_intent", s->cat.companion_schema);
-    outrider__pg_arg_str(&args, strbuf_cstr(&text));
-    int rc = outrider__pg_store_query(s, "SELECT to_regclass($1) IS NOT NULL", &args,
-                                      "cannot look for outrider_intent", &r, err);
-    bool exists = rc == 0 && outrider__pg_get_bool(r, 0, 0);
-    PQclear(r);
-    if (exists) {
-        outrider__pg_args_clear(&args);
-        outrider__pg_arg_str(&args, s->config->name);
-        outrider__strbuf_clear(&text);
+    outrider__pg_arg_str(&args, s->config->name);
+    outrider__pg_arg_str(&args, s->cat.table);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        outrider__strbuf_appendf(&text, sql_forget, s->cat.companion_schema);
+    outrider__strbuf_appendf(&sql, sql_forget, s->cat.companion_schema);
 #pragma GCC diagnostic pop
-        rc = outrider__pg_store_query(s, strbuf_cstr(&text), &args, "cannot drop the intent", NULL,
-                                      err);
-    }
+    int rc =
+        outrider__pg_store_query(s, strbuf_cstr(&sql), &args, "cannot drop the intent", NULL, err);
     outrider__pg_args_release(&args);
-    outrider__strbuf_release(&text);
+    outrider__strbuf_release(&sql);
     return rc;
 }
 

@@ -21,19 +21,19 @@ static const char sql_slot[] =
     "to_jsonb(s)->>'invalidation_reason' IS NOT NULL, false), greatest(pg_wal_lsn_diff(l.now, "
     "s.restart_lsn), 0)::int8, s.confirmed_flush_lsn::text, greatest(pg_wal_lsn_diff(l.now, "
     "s.confirmed_flush_lsn), 0)::int8, (extract(epoch FROM (SELECT r.flush_lag FROM "
-    "pg_stat_replication r WHERE r.pid = s.active_pid)) * 1000000)::int8, s.safe_wal_size FROM %s "
+    "pg_stat_replication r WHERE r.pid = s.active_pid)) * 1000000)::int8, s.safe_wal_size, k.slot "
+    "FROM %s "
     "k CROSS JOIN LATERAL (SELECT greatest(k.position, k.last_seq) AS at) p CROSS JOIN (SELECT "
-    "pg_current_wal_insert_lsn() AS now) l LEFT JOIN pg_replication_slots s ON s.slot_name = $3 "
-    "AND s.database = current_database() WHERE k.pipeline = $1 AND k.outbox = $2";
+    "pg_current_wal_insert_lsn() AS now) l LEFT JOIN pg_replication_slots s ON s.slot_name = "
+    "k.slot AND s.database = current_database() WHERE k.pipeline = $1 AND k.outbox = $2";
 
-static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline, const char *slot,
+static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline,
                  PGresult **ret_result, struct outrider_error *err)
 {
     struct pg_args args;
     outrider__pg_args_init(&args);
     outrider__pg_arg_str(&args, pipeline);
     outrider__pg_arg_str(&args, s->cat.table);
-    outrider__pg_arg_str(&args, slot);
     int rc = sql->failed ? outrider__fail_nomem(err)
                          : outrider__pg_store_query(s, strbuf_cstr(sql), &args,
                                                     "cannot read the slot", ret_result, err);
@@ -41,7 +41,7 @@ static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline, c
     return rc;
 }
 
-static void read_slot(const PGresult *r, struct store_status *st, const char *slot)
+static void read_slot(const PGresult *r, struct store_status *st)
 {
     st->is_cdc = strcmp(outrider__pg_get_str(r, 0, 0), "cdc") == 0;
     if (st->is_cdc && !PQgetisnull(r, 0, 2)) {
@@ -52,7 +52,7 @@ static void read_slot(const PGresult *r, struct store_status *st, const char *sl
     struct slot_status *o = &st->slot;
     o->exists = outrider__pg_get_bool(r, 0, 4);
     if (o->exists || st->is_cdc)
-        (void)snprintf(o->name, sizeof o->name, "%s", slot);
+        (void)snprintf(o->name, sizeof o->name, "%s", outrider__pg_get_str(r, 0, 12));
     o->is_active = outrider__pg_get_bool(r, 0, 5);
     o->is_lost = st->is_cdc && (!o->exists || outrider__pg_get_bool(r, 0, 6));
     o->retained_bytes = outrider__pg_get_int(r, 0, 7, 0);
@@ -65,11 +65,9 @@ static void read_slot(const PGresult *r, struct store_status *st, const char *sl
 int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
                                    struct outrider_error *err)
 {
-    char slot[64];
     struct strbuf sql;
     PGresult *r = NULL;
     const char *table = s->cat.table;
-    outrider__cdc_slot_name(st->pipeline, slot);
     outrider__strbuf_init(&sql, 8192);
     strbuf_append_str(&sql, "SELECT k.mode, p.at, ");
     if (outrider__pg_store_adopts(s))
@@ -78,9 +76,9 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
     else
         outrider__strbuf_appendf(&sql, sql_pending, table, table, table);
     outrider__strbuf_appendf(&sql, sql_slot, s->cat.cursor_table);
-    int rc = query(s, &sql, st->pipeline, slot, &r, err);
+    int rc = query(s, &sql, st->pipeline, &r, err);
     if (rc == 0 && PQntuples(r) == 1)
-        read_slot(r, st, slot);
+        read_slot(r, st);
     PQclear(r);
     outrider__strbuf_release(&sql);
     return rc;
@@ -117,15 +115,34 @@ static int drop(struct pg_store *s, const char *slot, bool *ret_was_there,
     return rc;
 }
 
+/* The slot that the cursor records, or else the one that would get the pipeline's name now. */
+static int find_slot(struct pg_store *s, char ret_slot[64], char ret_publication[64],
+                     struct outrider_error *err)
+{
+    struct strbuf sql;
+    PGresult *r = NULL;
+    outrider__strbuf_init(&sql, 8192);
+    strbuf_append_str(&sql, "WITH ");
+    outrider__cdc_names_sql(&sql, s->cat.cursor_table);
+    strbuf_append_str(&sql, " SELECT coalesce(nullif(slot, ''), name), publication FROM m");
+    int rc = query(s, &sql, s->config->name, &r, err);
+    if (rc == 0) {
+        (void)snprintf(ret_slot, 64, "%s", outrider__pg_get_str(r, 0, 0));
+        (void)snprintf(ret_publication, 64, "%s", outrider__pg_get_str(r, 0, 1));
+    }
+    PQclear(r);
+    outrider__strbuf_release(&sql);
+    return rc;
+}
+
 int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
                                  struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
     char slot[64], publication[64];
     bool was_there = false;
-    outrider__cdc_slot_name(s->config->name, slot);
-    outrider__cdc_publication_name(s->config, publication);
-    if (outrider__pg_store_connect(s, err) < 0 || drop(s, slot, &was_there, err) < 0)
+    if (outrider__pg_store_ready(s, err) < 0 || find_slot(s, slot, publication, err) < 0 ||
+        drop(s, slot, &was_there, err) < 0)
         return -1;
     if (!was_there)
         return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
@@ -140,14 +157,16 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
 
 /*
  * Back to polling. Where it is known which transactions are settled (cleanup.h
- * (1)), the rows of others, and all seqs without a row, are polling's gaps.
- * Otherwise it starts from where it was before the stream.
+ * (1)), the position is the last settled row, because the row at a position is
+ * never read again. All seqs below it without a settled row are polling's gaps;
+ * rows above it are read anyway. Where no row is known to be settled, polling
+ * starts from where it was before the stream.
  */
 static void reset_sql(struct strbuf *sql, const struct pg_store *s)
 {
     outrider__strbuf_appendf(sql,
                              "WITH k AS MATERIALIZED (SELECT * FROM %s WHERE pipeline = $1 AND "
-                             "outbox = $2 AND mode <> 'poll' AND $3::text IS NOT NULL FOR UPDATE), "
+                             "outbox = $2 AND mode <> 'poll' FOR UPDATE), "
                              "w AS MATERIALIZED (SELECT w.seq, w.id, ",
                              s->cat.cursor_table);
     outrider__pg_needs_sql(sql, &s->cat, "w");
@@ -155,14 +174,16 @@ static void reset_sql(struct strbuf *sql, const struct pg_store *s)
         sql,
         " AS needed FROM k CROSS JOIN (SELECT i.seq, i.id::text AS id, i.xmin::text::int8 AS xmin "
         "FROM %s i) w WHERE k.settled_xid IS NOT NULL AND k.system_id = %" PRId64
-        "), p AS (SELECT max(seq) AS position, int8multirange(int8range(1, max(seq), '[]')) - "
-        "coalesce(range_agg(int8range(seq, seq, '[]')) FILTER (WHERE NOT needed), '{}') AS gaps, "
-        "(SELECT id FROM w ORDER BY seq DESC LIMIT 1) AS anchor FROM w) UPDATE %s u SET mode = "
-        "'poll', sweep = '{}', lsn = NULL, lsn_number = 0, epoch = u.epoch + 1, settled_xid = "
-        "NULL, position = coalesce(p.position, u.position), gaps = CASE WHEN p.position IS NULL "
-        "THEN u.gaps ELSE p.gaps END, anchor_id = CASE WHEN p.position IS NULL THEN u.anchor_id "
-        "ELSE p.anchor END FROM k, p WHERE u.pipeline = $1 AND u.outbox = $2 RETURNING u.position, "
-        "p.position IS NOT NULL, (SELECT count(*) FROM w WHERE needed)",
+        "), m AS MATERIALIZED (SELECT max(seq) AS seq FROM w WHERE NOT needed), p AS (SELECT m.seq "
+        "AS position, (SELECT int8multirange(int8range(1, m.seq)) - coalesce(range_agg(int8range("
+        "w.seq, w.seq, '[]')), '{}') FROM w WHERE NOT w.needed) AS gaps, (SELECT w.id FROM w WHERE "
+        "w.seq = m.seq) AS anchor FROM m) UPDATE %s u SET mode = 'poll', sweep = '{}', lsn = NULL, "
+        "lsn_number = 0, slot = '', epoch = u.epoch + 1, settled_xid = NULL, position = "
+        "coalesce(p.position, "
+        "u.position), gaps = CASE WHEN p.position IS NULL THEN u.gaps ELSE p.gaps END, anchor_id = "
+        "CASE WHEN p.position IS NULL THEN u.anchor_id ELSE p.anchor END FROM k, p WHERE "
+        "u.pipeline = $1 AND u.outbox = $2 RETURNING u.position, p.position IS NOT NULL, (SELECT "
+        "count(*) FROM w WHERE needed)",
         s->cat.table, s->cat.system_id, s->cat.cursor_table);
 }
 
@@ -171,9 +192,9 @@ static void reset_mapped_sql(struct strbuf *sql, const struct pg_store *s)
 {
     outrider__strbuf_appendf(
         sql,
-        "UPDATE %s SET mode = 'poll', lsn = NULL, lsn_number = 0, epoch = "
+        "UPDATE %s SET mode = 'poll', lsn = NULL, lsn_number = 0, slot = '', epoch = "
         "epoch + 1, settled_xid = NULL WHERE pipeline = $1 AND $2::text IS NOT "
-        "NULL AND $3::text IS NOT NULL AND mode <> 'poll'",
+        "NULL AND mode <> 'poll'",
         s->cat.cursor_table);
 }
 
@@ -224,7 +245,7 @@ int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report
         reset_mapped_sql(&sql, s);
     else
         reset_sql(&sql, s);
-    int rc = query(s, &sql, s->config->name, st.slot.name, &r, err);
+    int rc = query(s, &sql, s->config->name, &r, err);
     if (rc == 0)
         tell_reset(s, &st, r, ret_report);
     PQclear(r);

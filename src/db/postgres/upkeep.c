@@ -38,6 +38,8 @@ static int call(struct pg_upkeep *u, struct pg_conn *c, const struct pg_catalog 
     struct pg_args args;
     if (u->sql == NULL && prepare(u, cat, err) < 0)
         return -1;
+    /* Making the next partitions is no clean-up: without them nobody can write. */
+    u->st.purpose = cutoff_us != 0 ? PG_CLEANS : PG_READS;
     outrider__pg_args_init(&args);
     outrider__pg_arg_time(&args, cutoff_us);
     int rc = outrider__pg_request(c, &u->st, &args, done, ctx, err);

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/module.h"
-#include "outrider/export.h"
 #include "sqlite.h"
 
 #include <sqlite3.h>
 
-extern const struct module outrider_module;
-
-OUTRIDER_API const struct module outrider_module = {
-    .abi = OUTRIDER_MODULE_ABI,
+OUTRIDER_MODULE = {
     .name = "sqlite",
     .scheme = "sqlite",
     .source = &outrider__source_sqlite,

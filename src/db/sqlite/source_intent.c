@@ -55,6 +55,8 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
         base->has_intent = sqlite3_column_int(st, 3) != 0;
         (void)snprintf(base->identity, sizeof base->identity, "sqlite:%s/%s",
                        (const char *)sqlite3_column_text(st, 0), s->config->name);
+        (void)snprintf(base->intent_row, sizeof base->intent_row, "pipeline = '%s'",
+                       s->config->name);
     }
     rc = sqlite3_reset(st);
     if (rc != SQLITE_OK)
