@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "app/observe.h"
 
-#include "base/error.h"
+#include "base/grown.h"
 
 #define SAME(note) _Static_assert((int)OUTRIDER_##note == (int)note, "one order of notes")
 SAME(NOTE_SOURCE_CONNECTED);
@@ -17,11 +17,18 @@ SAME(NOTE_STOPPED);
 int outrider__observer_copy(struct outrider_relay_observer *to,
                             const struct outrider_relay_observer *from, struct outrider_error *err)
 {
-    if (from == NULL || from->size < sizeof *from)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "no observer was given, or its size is not set: begin with "
-                              "OUTRIDER_RELAY_OBSERVER_INIT");
-    *to = *from;
+    static const struct grown grown = {
+        .what = "the observer",
+        .unset = "no observer was given, or its size is not set: begin with "
+                 "OUTRIDER_RELAY_OBSERVER_INIT",
+        .first = GROWN_FIRST(struct outrider_relay_observer, wants_delivered),
+        .now = sizeof(struct outrider_relay_observer),
+        .align = _Alignof(struct outrider_relay_observer),
+        .disposition = OUTRIDER_STOP,
+    };
+    if (outrider__grown_check(&grown, from, err) < 0)
+        return -1;
+    outrider__grown_copy(&grown, to, from);
     return 0;
 }
 

@@ -5,10 +5,15 @@
 #include "base/json.h"
 #include "base/uuid.h"
 #include "outrider/inbox.h"
-#include "outrider/version.h"
 
-/* A size that was never set is some number: do not read that far. */
-#define SIZE_MAX_EVENT 4096
+const struct grown outrider__event_grown = {
+    .what = "event",
+    .unset = "event: the size field is not set; start from OUTRIDER_EVENT_INIT",
+    .first = GROWN_FIRST(struct outrider_event, expires_at_us),
+    .now = sizeof(struct outrider_event),
+    .align = _Alignof(struct outrider_event),
+    .disposition = OUTRIDER_DEAD,
+};
 
 int outrider__event_fail_field(struct outrider_error *err, const char *field, const char *what)
 {
@@ -41,28 +46,12 @@ static int check_headers(const char *headers, struct outrider_error *err)
     return 0;
 }
 
-/* A program may be newer than the library. What it leaves at zero it does not
- * use; anything else would be dropped silently. */
-static int check_size(const struct outrider_event *e, struct outrider_error *err)
-{
-    if (e == NULL || e->size < sizeof *e || e->size > SIZE_MAX_EVENT ||
-        e->size % _Alignof(struct outrider_event) != 0)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_DEAD,
-                              "event: the size field is not set; start from OUTRIDER_EVENT_INIT");
-    const char *bytes = (const char *)e;
-    for (size_t i = sizeof *e; i < e->size; i++)
-        if (bytes[i] != 0)
-            return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_DEAD,
-                                  "event: has a field that liboutrider " OUTRIDER_VERSION
-                                  " does not know; upgrade the library to the headers' version");
-    return 0;
-}
-
-int outrider__event_check(const struct outrider_event *e, size_t max_payload,
+int outrider__event_check(const struct outrider_event *given, size_t max_payload,
                           struct outrider_error *err)
 {
-    if (check_size(e, err) < 0)
+    if (outrider__grown_check(&outrider__event_grown, given, err) < 0)
         return -1;
+    struct outrider_event copy = event_grown(given), *e = &copy;
     if (e->payload == NULL && e->payload_len > 0)
         return outrider__event_fail_field(err, "payload", "is NULL but has a length");
     if (e->payload_len > max_payload)

@@ -3,8 +3,18 @@
 #ifndef BASE_EVENT_CHECK_H
 #define BASE_EVENT_CHECK_H
 
-#include "base/error.h"
+#include "base/grown.h"
 #include "outrider/event.h"
+
+extern const struct grown outrider__event_grown;
+
+/* An event of this library's size. The application's own may be smaller or larger. */
+static inline struct outrider_event event_grown(const struct outrider_event *from)
+{
+    struct outrider_event e;
+    outrider__grown_copy(&outrider__event_grown, &e, from);
+    return e;
+}
 
 /* Whether an outbox can take it: its fields are there, are UTF-8 where they are
  * text, and the payload has at most max_payload bytes. */

@@ -90,21 +90,29 @@ void outrider__session_insert_by(struct outrider_session *s,
     s->inserter = *inserter;
 }
 
+static const struct grown callbacks_grown = {
+    .what = "the session's callbacks",
+    .unset = "no callbacks were given, or their size is not set: begin with "
+             "OUTRIDER_SESSION_CALLBACKS_INIT",
+    .first = GROWN_FIRST(struct outrider_session_callbacks, after_completion),
+    .now = sizeof(struct outrider_session_callbacks),
+    .align = _Alignof(struct outrider_session_callbacks),
+    .disposition = OUTRIDER_STOP,
+};
+
 int outrider_session_add(struct outrider_session *session,
                          const struct outrider_session_callbacks *callbacks,
                          struct outrider_error *err)
 {
     if (check_idle(session, err) < 0)
         return -1;
-    if (callbacks == NULL || callbacks->size < sizeof *callbacks)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "no callbacks were given, or their size is not set: begin with "
-                              "OUTRIDER_SESSION_CALLBACKS_INIT");
+    if (outrider__grown_check(&callbacks_grown, callbacks, err) < 0)
+        return -1;
     struct outrider_session_callbacks *grown =
         reallocarray(session->callbacks, session->n_callbacks + 1, sizeof *grown);
     if (grown == NULL)
         return outrider__fail_nomem(err);
-    grown[session->n_callbacks++] = *callbacks;
+    outrider__grown_copy(&callbacks_grown, &grown[session->n_callbacks++], callbacks);
     session->callbacks = grown;
     return 0;
 }
@@ -160,8 +168,8 @@ int outrider_session_enqueue(struct outrider_session *session, const struct outr
     char id[OUTRIDER_ID_SIZE];
     if (check_open(session, err) < 0 || outrider__event_check(event, session->max_payload, err) < 0)
         return -1;
-    struct outrider_event copy = *event;
-    if (event->id == NULL) {
+    struct outrider_event copy = event_grown(event);
+    if (copy.id == NULL) {
         if (outrider__uuid_new(outrider__clock_now().wall_us, id) < 0)
             return outrider__fail(err, OUTRIDER_IO, OUTRIDER_RETRY,
                                   "the system has no random bytes");

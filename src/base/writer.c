@@ -37,11 +37,11 @@ void outrider__writer_blame(struct outrider_error *err, size_t i)
     memcpy(err->message, place, n);
 }
 
-static int make_id(struct outrider_writer *w, const struct outrider_event *e, writer_id ret_id,
+static int make_id(struct outrider_writer *w, const char *given, writer_id ret_id,
                    struct outrider_error *err)
 {
-    if (e->id != NULL)
-        memcpy(ret_id, e->id, OUTRIDER_ID_SIZE);
+    if (given != NULL)
+        memcpy(ret_id, given, OUTRIDER_ID_SIZE);
     else if (outrider__uuid_from(&w->pool, outrider__clock_now().wall_us, ret_id) < 0)
         return outrider__fail(err, OUTRIDER_IO, OUTRIDER_RETRY, "the system has no random bytes");
     return 0;
@@ -63,7 +63,7 @@ int outrider_writer_put(struct outrider_writer *w, const struct outrider_event *
     writer_id id;
     if (check_call(w, flags, err) < 0 ||
         outrider__event_check(event, w->ops->max_payload, err) < 0 ||
-        w->ops->check(w, flags, err) < 0 || make_id(w, event, id, err) < 0 ||
+        w->ops->check(w, flags, err) < 0 || make_id(w, event->id, id, err) < 0 ||
         w->ops->insert(w, event, 1, (const writer_id *)&id, err) < 0)
         return -1;
     if (ret_id != NULL)
@@ -77,7 +77,8 @@ static int check_events(const struct outrider_writer *w, const struct outrider_e
     if (events == NULL)
         return outrider__event_check(NULL, 0, err);
     for (size_t i = 0; i < n; i++) {
-        const struct outrider_event *e = writer_event_at(events, i);
+        const struct outrider_event *e =
+            (const struct outrider_event *)((const char *)events + i * events->size);
         if (e->size != events->size) {
             (void)outrider__event_fail_field(err, "size", "differs from the first event's");
             outrider__writer_blame(err, i);
@@ -109,7 +110,7 @@ int outrider_writer_put_many(struct outrider_writer *w, const struct outrider_ev
     if (ids == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        if (make_id(w, writer_event_at(events, i), ids[i], err) < 0)
+        if (make_id(w, writer_event_at(events, i).id, ids[i], err) < 0)
             return -1;
     if (w->ops->insert(w, events, n, (const writer_id *)ids, err) < 0)
         return -1;

@@ -11,7 +11,7 @@
 #ifndef BASE_WRITER_H
 #define BASE_WRITER_H
 
-#include "base/error.h"
+#include "base/event_check.h"
 #include "base/strbuf.h"
 #include "base/uuid.h"
 #include "outrider/writer.h"
@@ -36,11 +36,10 @@ struct outrider_writer {
 void outrider__writer_init(struct outrider_writer *w, const struct writer_ops *ops);
 void outrider__writer_release(struct outrider_writer *w);
 
-/* The i-th element of an array whose elements may be larger than ours. */
-static inline const struct outrider_event *writer_event_at(const struct outrider_event *events,
-                                                           size_t i)
+/* The i-th element of an array whose elements may be smaller or larger than ours. */
+static inline struct outrider_event writer_event_at(const struct outrider_event *events, size_t i)
 {
-    return (const struct outrider_event *)((const char *)events + i * events->size);
+    return event_grown((const struct outrider_event *)((const char *)events + i * events->size));
 }
 
 /* "event: x" becomes "event 3: x". */

@@ -131,8 +131,10 @@ static void append_array(struct strbuf *buf, const struct column *c, Oid type,
     append_int32(buf, (int32_t)type);
     append_int32(buf, (int32_t)n);
     append_int32(buf, 1);
-    for (size_t i = 0; i < n && !buf->failed; i++)
-        append_value(buf, c, type, writer_event_at(events, i), ids[i]);
+    for (size_t i = 0; i < n && !buf->failed; i++) {
+        struct outrider_event e = writer_event_at(events, i);
+        append_value(buf, c, type, &e, ids[i]);
+    }
 }
 
 int outrider__pg_arrays(struct strbuf *buf, const struct pg_known *known,
@@ -142,7 +144,7 @@ int outrider__pg_arrays(struct strbuf *buf, const struct pg_known *known,
     size_t starts[PG_EVENT_ARGS + 1] = {0};
     uint64_t total = 0;
     for (size_t i = 0; i < n; i++)
-        total += writer_event_at(events, i)->payload_len + 100;
+        total += writer_event_at(events, i).payload_len + 100;
     outrider__strbuf_clear(buf);
     for (size_t c = 0; c < PG_EVENT_ARGS && total < buf->cap; c++) {
         Oid type = columns[c].kind == KIND_PAYLOAD ? known->payload : columns[c].type;

@@ -96,11 +96,13 @@ static void blame(const PGresult *res, const struct outrider_event *events, size
 {
     if (PQresultErrorField(res, PG_DIAG_SQLSTATE) == NULL)
         return;
-    for (size_t i = 0; i < n; i++)
-        if (is_culprit(res, writer_event_at(events, i), ids[i])) {
+    for (size_t i = 0; i < n; i++) {
+        struct outrider_event e = writer_event_at(events, i);
+        if (is_culprit(res, &e, ids[i])) {
             outrider__writer_blame(err, i);
             return;
         }
+    }
 }
 
 /* The table may have become another one, and a statement can be gone (DISCARD
@@ -232,7 +234,8 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
         return outrider__fail(err, OUTRIDER_NO_OUTBOX, OUTRIDER_STOP,
                               "the search path has no table outbox with a payload; run "
                               "`outrider init`");
-    return n == 1 ? insert_one(w, known, events, ids[0], err)
+    struct outrider_event first = writer_event_at(events, 0);
+    return n == 1 ? insert_one(w, known, &first, ids[0], err)
                   : insert_many(w, known, events, n, ids, err);
 }
 

@@ -195,7 +195,8 @@ static int insert_all(struct sqlite_writer *w, const struct outrider_event *even
         return -1;
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = insert_one(w, writer_event_at(events, i), ids[i], err);
+        struct outrider_event e = writer_event_at(events, i);
+        rc = insert_one(w, &e, ids[i], err);
         if (rc < 0)
             outrider__writer_blame(err, i);
     }
@@ -216,7 +217,8 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
     if (w->insert == NULL && prepare_insert(w, err) < 0)
         return -1;
     sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(w->db);
-    int rc = n == 1 ? insert_one(w, events, ids[0], err) : insert_all(w, events, n, ids, err);
+    struct outrider_event first = writer_event_at(events, 0);
+    int rc = n == 1 ? insert_one(w, &first, ids[0], err) : insert_all(w, events, n, ids, err);
     /* The application may want to know the rowid of its own last insert. */
     sqlite3_set_last_insert_rowid(w->db, last_rowid);
     return rc;
