@@ -37,11 +37,8 @@ int outrider_hybrid_new(const char *name, struct outrider_hybrid **ret_hybrid,
     struct outrider_hybrid *h = calloc(1, sizeof *h);
     if (h == NULL)
         return outrider__fail_nomem(err);
-    if (outrider__engine_init(&h->engine, err) < 0) {
-        free(h);
-        return -1;
-    }
-    if (outrider__hybrid_queue_init(&h->queue, 0, err) < 0) {
+    if (outrider__engine_init(&h->engine, err) < 0 ||
+        outrider__hybrid_queue_init(&h->queue, 0, err) < 0) {
         outrider__engine_release(&h->engine);
         free(h);
         return -1;
@@ -128,9 +125,10 @@ static void adjust(struct outrider_hybrid *h)
         c->sink.send_timeout_us = longest;
 }
 
-static void on_note(void *ctx, enum relay_note note, uint64_t count,
+static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
+    (void)now;
     struct outrider_hybrid *h = ctx;
     struct hybrid_queue *q = &h->queue;
     pthread_mutex_lock(&q->mutex);
@@ -142,8 +140,9 @@ static void on_note(void *ctx, enum relay_note note, uint64_t count,
     outrider__observer_note(&h->observer, note, count, why);
 }
 
-static void on_event(void *ctx, const struct event *e)
+static void on_event(void *ctx, struct instant now, const struct event *e)
 {
+    (void)now;
     outrider__observer_event(&((struct outrider_hybrid *)ctx)->observer, e);
 }
 
@@ -151,20 +150,23 @@ int outrider_hybrid_start(struct outrider_hybrid *hybrid, struct outrider_error 
 {
     if (check_new(hybrid, err) < 0 || check_config(&hybrid->config, err) < 0)
         return -1;
+    hybrid->told = (struct relay_observer){.ctx = hybrid,
+                                           .note = on_note,
+                                           .event = on_event,
+                                           .wants_delivered = hybrid->observer.event != NULL &&
+                                                              hybrid->observer.wants_delivered};
     struct relay_setup setup = {.config = &hybrid->config,
                                 .source_ops = &outrider__hybrid_source,
-                                .observer = {.ctx = hybrid,
-                                             .note = on_note,
-                                             .event = on_event,
-                                             .wants_delivered = hybrid->observer.event != NULL &&
-                                                                hybrid->observer.wants_delivered},
+                                .observers = &hybrid->told,
                                 .seed = (uint64_t)outrider__clock_now().wall_us};
     if (outrider__pipeline_sink(&hybrid->config, &setup, err) < 0)
         return -1;
     adjust(hybrid);
     hybrid->queue.n_slots = (size_t)hybrid->config.hybrid.queue;
     hybrid->queue.is_sink_up = true; /* until it says otherwise */
-    return outrider__engine_start(&hybrid->engine, &setup, err);
+    return outrider__engine_prepare(&hybrid->engine, &setup, NULL, err) < 0
+               ? -1
+               : outrider__engine_start(&hybrid->engine, err);
 }
 
 int outrider_hybrid_attach(struct outrider_hybrid *hybrid, struct outrider_session *session,

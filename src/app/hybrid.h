@@ -6,10 +6,10 @@
 
 #include <stdatomic.h>
 
-#include "app/engine.h"
 #include "app/hybrid_queue.h"
 #include "app/observe.h"
 #include "outrider/hybrid.h"
+#include "run/engine.h"
 
 struct outrider_hybrid {
     struct arena arena;
@@ -17,8 +17,9 @@ struct outrider_hybrid {
     struct engine engine;
     struct hybrid_queue queue;
     char owner[160]; /* in locked_by; never begins like a relay's ("pipeline@") */
-    struct outrider_relay_observer observer;
-    atomic_int n_refs; /* the application's, and one per session */
+    struct outrider_relay_observer observer; /* the application's */
+    struct relay_observer told;              /* passes on to that one */
+    atomic_int n_refs;                       /* the application's, and one per session */
 };
 
 void outrider__hybrid_unref(struct outrider_hybrid *h);

@@ -2,26 +2,29 @@
 /* outrider/relay.h: the handle that an application holds. */
 #include <stdlib.h>
 
-#include "app/engine.h"
 #include "app/observe.h"
 #include "core/options.h"
+#include "run/engine.h"
 #include "run/pipeline.h"
 
 struct outrider_relay {
     struct arena arena;
     struct pipeline_config config;
     struct engine engine;
-    struct outrider_relay_observer observer;
+    struct outrider_relay_observer observer; /* the application's */
+    struct relay_observer told;              /* passes on to that one */
 };
 
-static void on_note(void *ctx, enum relay_note note, uint64_t count,
+static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
+    (void)now;
     outrider__observer_note(&((struct outrider_relay *)ctx)->observer, note, count, why);
 }
 
-static void on_event(void *ctx, const struct event *e)
+static void on_event(void *ctx, struct instant now, const struct event *e)
 {
+    (void)now;
     outrider__observer_event(&((struct outrider_relay *)ctx)->observer, e);
 }
 
@@ -40,12 +43,9 @@ int outrider_relay_new(const char *name, struct outrider_relay **ret_relay,
     struct outrider_relay *r = calloc(1, sizeof *r);
     if (r == NULL)
         return outrider__fail_nomem(err);
-    if (outrider__engine_init(&r->engine, err) < 0) {
-        free(r);
-        return -1;
-    }
     outrider__arena_init(&r->arena, 4096);
-    if (outrider__config_init(&r->config, &r->arena, name, err) < 0) {
+    if (outrider__engine_init(&r->engine, err) < 0 ||
+        outrider__config_init(&r->config, &r->arena, name, err) < 0) {
         outrider_relay_free(r);
         return -1;
     }
@@ -98,13 +98,16 @@ int outrider_relay_start(struct outrider_relay *relay, unsigned flags, struct ou
         outrider__pipeline_identify(&relay->config, err) < 0 ||
         outrider__pipeline_adapters(&relay->config, &setup, err) < 0)
         return -1;
-    setup.observer = (struct relay_observer){
+    relay->told = (struct relay_observer){
         .ctx = relay,
         .note = on_note,
         .event = on_event,
         .wants_delivered = relay->observer.event != NULL && relay->observer.wants_delivered,
     };
-    return outrider__engine_start(&relay->engine, &setup, err);
+    setup.observers = &relay->told;
+    return outrider__engine_prepare(&relay->engine, &setup, NULL, err) < 0
+               ? -1
+               : outrider__engine_start(&relay->engine, err);
 }
 
 void outrider_relay_stop(struct outrider_relay *relay)

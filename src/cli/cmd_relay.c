@@ -33,10 +33,7 @@ static int add_runner(struct runners *rs, struct pipeline_config *c, struct outr
     if (outrider__config_check(c, err) < 0)
         return -1;
     rs->n++;
-    if (outrider__runner_init(r, c, &rs->log, rs->done_fd, err) < 0)
-        return -1;
-    r->next = r->config;
-    return 0;
+    return outrider__runner_init(r, c, &rs->log, rs->done_fd, err);
 }
 
 static void log_warnings(struct log *log, const struct cli_setup *s)
@@ -154,10 +151,10 @@ int outrider__cmd_replay(const struct args *a)
         code = outrider__cli_usage(a, "which pipeline? --name NAME");
     } else {
         code = outrider__runners_run(&rs);
-        const struct relay_stats *st = outrider__relay_stats(rs.items[0].relay);
-        if (code == CLI_DONE && st->outcomes[OUTCOME_DEAD] > 0) {
+        const struct relay_stats st = outrider__engine_stats(&rs.items[0].engine);
+        if (code == CLI_DONE && st.outcomes[OUTCOME_DEAD] > 0) {
             outrider__cli_say("%" PRIu64 " events could not be delivered",
-                              st->outcomes[OUTCOME_DEAD]);
+                              st.outcomes[OUTCOME_DEAD]);
             code = CLI_PARKED;
         }
     }

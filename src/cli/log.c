@@ -130,34 +130,34 @@ void outrider__log_end(struct log_entry *l)
 }
 
 /* Durations in a log need no more than milliseconds. */
-static int64_t since(int64_t start_us)
+static int64_t duration_us(int64_t from_us, int64_t to_us)
 {
-    return (outrider__clock_now().mono_us - start_us) / 1000 * 1000;
+    return (to_us - from_us) / 1000 * 1000;
 }
 
-static void note_up(struct log_pipeline *p, const char *msg, const char *what, const char *url,
-                    int64_t *down_us)
+static void note_up(struct log_pipeline *p, struct instant now, const char *msg, const char *what,
+                    const char *url, int64_t *down_us)
 {
     struct log_entry l;
     if (outrider__log_begin(&l, p->log, LOG_LEVEL_INFO, msg)) {
         outrider__log_text(&l, "pipeline", p->name);
         outrider__log_text(&l, what, url);
         if (*down_us)
-            outrider__log_duration(&l, "outage", since(*down_us));
+            outrider__log_duration(&l, "outage", duration_us(*down_us, now.mono_us));
         outrider__log_end(&l);
     }
     *down_us = 0;
 }
 
 /* An outage is told when it begins and when it ends, and at debug in between. */
-static void note_down(struct log_pipeline *p, const char *msg, const char *what, const char *url,
-                      const struct outrider_error *why, int64_t *down_us)
+static void note_down(struct log_pipeline *p, struct instant now, const char *msg, const char *what,
+                      const char *url, const struct outrider_error *why, int64_t *down_us)
 {
     struct log_entry l;
     /* One warning per outage, and one more where its reason becomes another. */
     bool is_news = *down_us == 0 || (why != NULL && why->code != p->down_code);
     if (*down_us == 0)
-        *down_us = outrider__clock_now().mono_us;
+        *down_us = now.mono_us;
     p->down_code = why != NULL ? why->code : OUTRIDER_OK;
     if (!outrider__log_begin(&l, p->log, is_news ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, msg))
         return;
@@ -191,16 +191,17 @@ static void note_warning(struct log_pipeline *p, const struct outrider_error *wh
     outrider__log_end(&l);
 }
 
-static void on_note(void *ctx, enum relay_note note, uint64_t count,
+static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
     struct log_pipeline *p = ctx;
     switch (note) {
     case NOTE_SOURCE_CONNECTED:
-        note_up(p, "connected and active", "source", p->source, &p->source_lost_us);
+        note_up(p, now, "connected and active", "source", p->source, &p->source_lost_us);
         break;
     case NOTE_SOURCE_LOST:
-        note_down(p, "source lost, will reconnect", "source", p->source, why, &p->source_lost_us);
+        note_down(p, now, "source lost, will reconnect", "source", p->source, why,
+                  &p->source_lost_us);
         break;
     case NOTE_STANDBY:
         note_plain(p, LOG_LEVEL_INFO, "standing by, another relay is active", NULL, 0, why);
@@ -209,10 +210,10 @@ static void on_note(void *ctx, enum relay_note note, uint64_t count,
         note_warning(p, why);
         break;
     case NOTE_SINK_UP:
-        note_up(p, "sink is up", "sink", p->sink, &p->sink_down_us);
+        note_up(p, now, "sink is up", "sink", p->sink, &p->sink_down_us);
         break;
     case NOTE_SINK_DOWN:
-        note_down(p, "sink is down, waiting", "sink", p->sink, why, &p->sink_down_us);
+        note_down(p, now, "sink is down, waiting", "sink", p->sink, why, &p->sink_down_us);
         break;
     case NOTE_CLEANUP:
         note_plain(p, count ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "cleaned up", "removed", count,
@@ -242,8 +243,9 @@ static enum log_level outcome_level(enum outcome o)
     }
 }
 
-static void on_event(void *ctx, const struct event *e)
+static void on_event(void *ctx, struct instant now, const struct event *e)
 {
+    (void)now;
     struct log_pipeline *p = ctx;
     struct log_entry l;
     if (!outrider__log_begin(&l, p->log, outcome_level(e->outcome), "event"))
@@ -262,8 +264,9 @@ static void on_event(void *ctx, const struct event *e)
     outrider__log_end(&l);
 }
 
-static void on_settled(void *ctx, const struct batch *b)
+static void on_settled(void *ctx, struct instant now, const struct batch *b)
 {
+    (void)now;
     struct log_pipeline *p = ctx;
     struct log_entry l;
     if (!outrider__log_begin(&l, p->log, LOG_LEVEL_DEBUG, "batch settled"))

@@ -63,7 +63,7 @@ static void hand_over(struct runners *rs, struct runner *r, const struct pipelin
     merge(&r->next, fresh, &changed, &kept);
     atomic_store(&r->next_generation, generation);
     pthread_mutex_unlock(&r->mutex);
-    outrider__runner_wish(r, WISH_RELOAD);
+    outrider__engine_wake(&r->engine);
     log_names(&rs->log, LOG_LEVEL_INFO, "reloaded", r->log.name, "changed",
               changed.len ? changed.data : "nothing");
     if (kept.len)
@@ -71,6 +71,27 @@ static void hand_over(struct runners *rs, struct runner *r, const struct pipelin
                   "options", kept.data);
     outrider__strbuf_release(&changed);
     outrider__strbuf_release(&kept);
+}
+
+/* A pipeline that failed holds nothing: it starts with all that the file says now. */
+static void try_again(struct runners *rs, struct runner *r, const struct pipeline_config *fresh,
+                      unsigned generation)
+{
+    struct outrider_error err = {0};
+    struct log_entry l;
+    outrider__runner_release(r);
+    int rc = outrider__runner_init(r, fresh, &rs->log, rs->done_fd, &err);
+    atomic_store(&r->generation, generation);
+    atomic_store(&r->next_generation, generation);
+    if (rc == 0)
+        rc = outrider__engine_start(&r->engine, &err);
+    r->has_failed = rc < 0;
+    if (!outrider__log_begin(&l, &rs->log, rc < 0 ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO,
+                             rc < 0 ? "pipeline failed again" : "pipeline starts again"))
+        return;
+    outrider__log_text(&l, "pipeline", r->log.name);
+    outrider__log_error(&l, rc < 0 ? &err : NULL);
+    outrider__log_end(&l);
 }
 
 /* Forgets generations that no relay borrows from any more; the first one stays. */
@@ -151,7 +172,9 @@ void outrider__runners_reload(struct runners *rs)
     atomic_store(&rs->log.format, g->setup.file.program.log.format);
     for (size_t i = 0; i < rs->n; i++) {
         const struct pipeline_config *fresh = named(&g->setup, rs->items[i].log.name);
-        if (fresh)
+        if (fresh && rs->items[i].has_failed)
+            try_again(rs, &rs->items[i], fresh, g->number);
+        else if (fresh)
             hand_over(rs, &rs->items[i], fresh, g->number);
         else
             log_names(&rs->log, LOG_LEVEL_WARN, "gone from the file, but needs a restart",

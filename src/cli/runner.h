@@ -4,8 +4,10 @@
  * them: relay and replay.
  *
  *  (1) Signals are blocked before a thread starts and read by the main thread.
- *  (2) A pipeline that fails stops the others in order; the first failure is
- *      the one that is told.
+ *  (2) With --once a pipeline that fails stops the others in order, and the first
+ *      failure is the one that is told. In a daemon the others go on: a failure is
+ *      logged, the pipeline is tried anew on SIGHUP, and the program ends when no
+ *      pipeline is left.
  *  (3) What a relay borrows (its configuration) lives until it took over a
  *      newer one, or ended.
  */
@@ -17,27 +19,20 @@
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/out.h"
-
-enum wish { WISH_STOP = 1, WISH_RELOAD = 2 };
+#include "run/engine.h"
 
 struct runner {
     struct pipeline_config config; /* as it runs */
-    struct relay *relay;
+    struct engine engine;
     struct log_pipeline log;
-    struct relay_observer log_observer;
-    pthread_t thread;
-    bool is_started;
-    int control_fd; /* wakes the relay */
-    int done_fd;    /* wakes the main thread; not owned */
-    _Atomic int wish;
+    struct relay_observer log_observer, counter;
+    int done_fd;                 /* wakes the main thread; not owned */
+    bool has_failed;             /* was told; tried anew by a reload */
     pthread_mutex_t mutex;       /* of next */
     struct pipeline_config next; /* what a reload hands over */
     _Atomic unsigned generation; /* of the configuration in use */
     _Atomic unsigned next_generation;
     _Atomic uint64_t n_settled; /* events, for the progress line */
-    _Atomic bool is_finished;
-    int result; /* of the relay; valid once finished */
-    struct outrider_error err;
 };
 
 /* A generation of the configuration: the first, and one per reload. */
@@ -56,15 +51,16 @@ struct runners {
     struct generation *generations; /* newest first */
     unsigned last_generation;
     bool once;
+    bool has_failed;     /* with --once: a failure was told */
     bool is_stopping;    /* a signal asked for it */
     int64_t stopping_us; /* since when, on the monotonic clock */
 };
 
-/* Makes a relay for a configuration, which is copied; what it points at is not. */
+/* Makes a relay for a configuration, which is copied; what it points at is not.
+ * A runner that could not be initialised is released all the same. */
 int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct log *log,
                           int done_fd, struct outrider_error *err);
-int outrider__runner_start(struct runner *r, struct outrider_error *err);
-void outrider__runner_wish(struct runner *r, enum wish wish);
+bool outrider__runner_has_ended(struct runner *r);
 /* Joins the thread if there is one. */
 void outrider__runner_release(struct runner *r);
 

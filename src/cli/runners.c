@@ -34,7 +34,7 @@ static int open_signals(struct outrider_error *err)
 static void stop_all(struct runners *rs)
 {
     for (size_t i = 0; i < rs->n; i++)
-        outrider__runner_wish(&rs->items[i], WISH_STOP);
+        outrider__engine_stop(&rs->items[i].engine);
 }
 
 static void log_signal(struct runners *rs, const char *msg, const char *name)
@@ -68,22 +68,48 @@ static void take_signals(struct runners *rs, int fd)
     }
 }
 
-/* Whether all have ended; a failed one takes the others with it. */
-static bool all_finished(struct runners *rs, const struct runner **first_failed)
+/* A person who asked for --once gets a plain line; a log stays a log. */
+static void tell_failure(struct runners *rs, struct runner *r, bool others_go_on)
 {
-    bool all = true;
+    struct outrider_error err = {0};
+    struct log_entry l;
+    (void)outrider__engine_wait(&r->engine, 0, &err);
+    if (rs->once && rs->log.format == LOG_FORMAT_LOGFMT) {
+        if (rs->n > 1)
+            outrider__cli_say("pipeline '%s': %s", r->log.name, err.message);
+        else
+            outrider__cli_fail(&err);
+        return;
+    }
+    if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR,
+                             others_go_on ? "pipeline failed; the others go on, and SIGHUP tries "
+                                            "this one again"
+                                          : "pipeline failed"))
+        return;
+    outrider__log_text(&l, "pipeline", r->log.name);
+    outrider__log_error(&l, &err);
+    outrider__log_end(&l);
+}
+
+/* Whether all have ended. A pipeline that failed is told once. */
+static bool all_finished(struct runners *rs)
+{
+    size_t n_running = 0;
+    for (size_t i = 0; i < rs->n; i++)
+        n_running += !outrider__runner_has_ended(&rs->items[i]);
     for (size_t i = 0; i < rs->n; i++) {
         struct runner *r = &rs->items[i];
-        if (!r->is_started)
+        if (r->has_failed || outrider__engine_state(&r->engine) != OUTRIDER_RELAY_FAILED)
             continue;
-        if (!atomic_load(&r->is_finished)) {
-            all = false;
-        } else if (r->result < 0 && *first_failed == NULL) {
-            *first_failed = r;
+        r->has_failed = true;
+        if (rs->once && rs->has_failed)
+            continue; /* the first failure has stopped the others */
+        rs->has_failed = true;
+        tell_failure(rs, r, !rs->once && !rs->is_stopping && n_running > 0);
+        if (rs->once)
             stop_all(rs);
-        }
     }
-    return all;
+    return n_running == 0;
 }
 
 static void show_progress(const struct runners *rs, struct progress *p)
@@ -94,13 +120,13 @@ static void show_progress(const struct runners *rs, struct progress *p)
     outrider__progress(p, "%" PRIu64 " events settled", n);
 }
 
-static void watch(struct runners *rs, int signals, const struct runner **ret_failed)
+static void watch(struct runners *rs, int signals)
 {
     struct progress progress;
     outrider__progress_init(&progress);
     progress.on &= rs->once;
     rs->log.clears_line = progress.on;
-    while (!all_finished(rs, ret_failed)) {
+    while (!all_finished(rs)) {
         struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
                                {.fd = rs->done_fd, .events = POLLIN}};
         poll(fds, 2, progress.on ? PROGRESS_MS : -1);
@@ -114,35 +140,16 @@ static void watch(struct runners *rs, int signals, const struct runner **ret_fai
     outrider__progress_end(&progress);
 }
 
-/* A person who asked for --once gets a plain line; a log stays a log. */
-static void tell_failure(struct runners *rs, const struct runner *r)
+static void log_totals(struct runners *rs, struct runner *r)
 {
-    struct log_entry l;
-    if (rs->once && rs->log.format == LOG_FORMAT_LOGFMT) {
-        if (rs->n > 1)
-            outrider__cli_say("pipeline '%s': %s", r->log.name, r->err.message);
-        else
-            outrider__cli_fail(&r->err);
-        return;
-    }
-    if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR, "pipeline failed"))
-        return;
-    outrider__log_text(&l, "pipeline", r->log.name);
-    outrider__log_error(&l, &r->err);
-    outrider__log_end(&l);
-}
-
-static void log_totals(struct runners *rs, const struct runner *r)
-{
-    const struct relay_stats *st = outrider__relay_stats(r->relay);
+    const struct relay_stats st = outrider__engine_stats(&r->engine);
     struct log_entry l;
     if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_INFO, "done"))
         return;
     outrider__log_text(&l, "pipeline", r->log.name);
     for (int i = OUTCOME_PENDING + 1; i < OUTCOME_COUNT; i++) {
-        if (i == OUTCOME_DELIVERED || st->outcomes[i])
-            outrider__log_int(&l, outrider__outcome_name((enum outcome)i),
-                              (int64_t)st->outcomes[i]);
+        if (i == OUTCOME_DELIVERED || st.outcomes[i])
+            outrider__log_int(&l, outrider__outcome_name((enum outcome)i), (int64_t)st.outcomes[i]);
     }
     outrider__log_end(&l);
 }
@@ -150,26 +157,25 @@ static void log_totals(struct runners *rs, const struct runner *r)
 int outrider__runners_run(struct runners *rs)
 {
     struct outrider_error err = {0};
-    const struct runner *failed = NULL;
     int signals = open_signals(&err), r = signals < 0 ? -1 : 0;
     for (size_t i = 0; r == 0 && i < rs->n; i++)
-        r = outrider__runner_start(&rs->items[i], &err);
+        r = outrider__engine_start(&rs->items[i].engine, &err);
     if (r < 0)
         stop_all(rs);
     if (signals >= 0) {
-        watch(rs, signals, &failed);
+        watch(rs, signals);
         close(signals);
     }
     if (r < 0)
         return outrider__cli_fail(&err);
+    bool has_failed = false;
     for (size_t i = 0; i < rs->n; i++) {
-        if (rs->items[i].result == 0)
+        if (outrider__engine_state(&rs->items[i].engine) == OUTRIDER_RELAY_STOPPED)
             log_totals(rs, &rs->items[i]);
+        has_failed |= rs->items[i].has_failed;
     }
-    if (failed) {
-        tell_failure(rs, failed);
+    if (has_failed)
         return CLI_FAILED;
-    }
     if (rs->once && rs->is_stopping) {
         outrider__cli_say("stopped by a signal before all was delivered");
         return CLI_FAILED;

@@ -41,7 +41,7 @@ int outrider__relay_new(const struct relay_setup *setup, struct relay **ret_rela
     r->config = *setup->config;
     r->source_ops = setup->source_ops;
     r->sink_ops = setup->sink_ops;
-    r->observer = setup->observer;
+    r->observers = setup->observers;
     r->random = setup->seed * 0x9e3779b97f4a7c15ULL + 0x2545f4914f6cdd1dULL;
     r->timeout_check_us = CLOCK_NEVER;
     r->started_us = -1;
@@ -87,6 +87,7 @@ void outrider__relay_stop(struct relay *r, struct instant now)
     if (r->stopping)
         return;
     r->stopping = true;
+    r->now = now;
     r->stop_us = now.mono_us + r->config.shutdown_timeout_us;
     relay_note(r, NOTE_STOPPING, 0, NULL);
 }
@@ -104,11 +105,6 @@ int outrider__relay_reload(struct relay *r, const struct pipeline_config *config
     r->config = next;
     r->cleanup_us = 0;
     return 0;
-}
-
-void outrider__relay_want_delivered(struct relay *r, bool wants)
-{
-    r->observer.wants_delivered = wants;
 }
 
 static bool has_batches(const struct relay *r)

@@ -41,15 +41,19 @@ enum relay_note {
     NOTE_STOPPED
 };
 
-/* Told what happens; every callback may be NULL. Called from relay_step(). */
+/* Told what happens and when; every callback may be NULL. Called from relay_step()
+ * and relay_stop(), with the time of that call. */
 struct relay_observer {
+    struct relay_observer *next; /* told after this one; NULL: the last */
     void *ctx;
-    void (*note)(void *ctx, enum relay_note note, uint64_t count, const struct outrider_error *why);
-    /* An event got its outcome. Delivered ones only if wants_delivered. */
-    void (*event)(void *ctx, const struct event *e);
+    void (*note)(void *ctx, struct instant now, enum relay_note note, uint64_t count,
+                 const struct outrider_error *why);
+    /* An event got its outcome. Delivered ones only if wants_delivered, which may be
+     * changed on the thread that calls relay_step(). */
+    void (*event)(void *ctx, struct instant now, const struct event *e);
     bool wants_delivered;
     /* A batch was settled: durable. */
-    void (*settled)(void *ctx, const struct batch *b);
+    void (*settled)(void *ctx, struct instant now, const struct batch *b);
 };
 
 struct relay_stats {
@@ -68,8 +72,8 @@ struct relay_setup {
     const struct pipeline_config *config; /* outlives the relay */
     const struct source_ops *source_ops;
     const struct sink_ops *sink_ops;
-    struct relay_observer observer;
-    uint64_t seed; /* of jitter */
+    struct relay_observer *observers; /* a list, which outlives the relay; NULL: nobody */
+    uint64_t seed;                    /* of jitter */
 };
 
 /* Whether source and sink can do what the configuration asks of them together. */
@@ -93,8 +97,6 @@ void outrider__relay_stop(struct relay *r, struct instant now);
  * is made anew. The configuration outlives the relay, or the next reload. */
 int outrider__relay_reload(struct relay *r, const struct pipeline_config *config,
                            struct outrider_error *err);
-/* Changes the observer's wants_delivered: its level of detail was changed. */
-void outrider__relay_want_delivered(struct relay *r, bool wants);
 
 const struct relay_stats *outrider__relay_stats(const struct relay *r);
 const struct source *outrider__relay_source(const struct relay *r);

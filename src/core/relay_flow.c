@@ -58,9 +58,10 @@ void outrider__relay_tell(struct relay *r, struct event *e)
     e->stage = STAGE_DONE;
     e->batch->n_done++;
     r->stats.outcomes[e->outcome]++;
-    if (r->observer.event != NULL &&
-        (e->outcome != OUTCOME_DELIVERED || r->observer.wants_delivered))
-        r->observer.event(r->observer.ctx, e);
+    bool is_delivered = e->outcome == OUTCOME_DELIVERED;
+    for (struct relay_observer *o = r->observers; o != NULL; o = o->next)
+        if (o->event != NULL && (!is_delivered || o->wants_delivered))
+            o->event(o->ctx, r->now, e);
 }
 
 static void resolve(struct relay *r, struct event *e, enum outcome outcome)

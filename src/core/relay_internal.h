@@ -65,7 +65,7 @@ struct exact {
 struct relay {
     struct pipeline_config config;
     struct router *router;
-    struct relay_observer observer;
+    struct relay_observer *observers;
     struct relay_stats stats;
     struct instant now;
     uint64_t random;
@@ -158,8 +158,9 @@ static inline double relay_random01(struct relay *r)
 static inline void relay_note(struct relay *r, enum relay_note note, uint64_t count,
                               const struct outrider_error *why)
 {
-    if (r->observer.note != NULL)
-        r->observer.note(r->observer.ctx, note, count, why);
+    for (struct relay_observer *o = r->observers; o != NULL; o = o->next)
+        if (o->note != NULL)
+            o->note(o->ctx, r->now, note, count, why);
 }
 
 /* In between, one by one, as events are worked on: see struct source_ops. */

@@ -184,8 +184,9 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b)
     r->op_no++;
     r->settle_failures = r->refusals = 0;
     source_works(r);
-    if (r->observer.settled != NULL)
-        r->observer.settled(r->observer.ctx, b);
+    for (struct relay_observer *o = r->observers; o != NULL; o = o->next)
+        if (o->settled != NULL)
+            o->settled(o->ctx, r->now, b);
     if (r->is_final) {
         /* It may be settled in part only, and the sink may still hold some of it. */
         b->state = BATCH_VOID;

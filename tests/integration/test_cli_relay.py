@@ -182,18 +182,66 @@ class SeveralPipelines(harness.OutriderTest):
         self.assertFalse(os.path.exists(self.path("two")))
         self.assertEqual(len(self.delivered("t", self.path("three"))), 1)
 
-    def test_a_pipeline_that_must_stop_takes_the_others_with_it_in_order(self):
+    def failures(self, relay, count=1):
+        """Which pipelines failed, and why, as the log tells it."""
+        fields = [harness.logfmt(line) for line in relay.wait_for_log("pipeline failed", count)]
+        self.assertEqual({f["level"] for f in fields}, {"error"})
+        return [(f["pipeline"], f["error_code"]) for f in fields]
+
+    def take_sink_of(self, *names):
+        """Another sink has these cursors: a relay of the file must stop."""
+        for name in names:
+            self.run_outrider("relay", "-c", self.path("o.yaml"), "--name", name, "--once", "--to", "null:")
+
+    def test_a_pipeline_that_must_stop_leaves_the_others_alone_and_sighup_tries_it_again(self):
         conf = self.config()
-        self.run_outrider("relay", "-c", conf, "--name", "two", "--once", "--to", "null:")
+        self.take_sink_of("two")
+        relay = self.start("relay", "-c", conf)
+        self.assertEqual(self.failures(relay), [("two", "SINK_MISMATCH")])
+        self.assertIn("the others go on", relay.err())
+        self.put()
+        harness.wait_until(lambda: self.delivered(directory=self.path("one")), "the other pipeline")
+        relay.send(signal.SIGHUP)  # nothing has changed
+        self.assertEqual(self.failures(relay, 2)[1], ("two", "SINK_MISMATCH"))
+        self.sql("DELETE FROM outrider_cursor WHERE pipeline = 'two'")
+        relay.send(signal.SIGHUP)
+        relay.wait_for_log("pipeline starts again", 2)
+        harness.wait_until(lambda: self.delivered(directory=self.path("two")), "the mended pipeline")
+        self.assertEqual(relay.stop(), 0, relay.err())
+        self.assertEqual(len(self.delivered(directory=self.path("one"))), 1)
+
+    def test_sighup_takes_all_options_for_a_pipeline_that_has_failed(self):
+        conf = self.config()
+        self.take_sink_of("two")
+        relay = self.start("relay", "-c", conf)
+        self.failures(relay)
+        text = (TWO % {"level": "info", "poll": "100ms", "batch": 1000, "attempts": 6}).replace("file:two", "null:")
+        self.path("o.yaml", text)
+        relay.send(signal.SIGHUP)
+        relay.wait_for_log("pipeline starts again")
+        relay.wait_for_log("connected and active", 2)
+        self.assertEqual(relay.stop(), 0, relay.err())
+
+    def test_the_program_fails_when_no_pipeline_is_left(self):
+        conf = self.config()
+        self.take_sink_of("one", "two")
         relay = self.start("relay", "-c", conf)
         self.assertEqual(relay.join(), 1)
-        failed = [line for line in relay.err_lines if "pipeline failed" in line]
-        self.assertEqual(len(failed), 1, relay.err())
-        fields = harness.logfmt(failed[0])
-        self.assertEqual((fields["pipeline"], fields["error_code"], fields["level"]),
-                         ("two", "SINK_MISMATCH", "error"))
-        self.assertIn("pipeline=one", [x for x in relay.err_lines if "msg=stopped" in x][-1]
-                      + [x for x in relay.err_lines if "msg=stopping" in x][-1])
+        self.assertEqual({name for name, _ in self.failures(relay, 2)}, {"one", "two"})
+
+    def test_a_failed_pipeline_is_told_by_the_exit_code_too(self):
+        conf = self.config()
+        self.take_sink_of("two")
+        relay = self.start("relay", "-c", conf)
+        self.failures(relay)
+        relay.wait_for_log("connected and active")
+        self.assertEqual(relay.stop(), 1, relay.err())
+
+    def test_with_once_a_pipeline_that_must_stop_takes_the_others_with_it(self):
+        conf = self.config()
+        self.take_sink_of("two")
+        done = self.run_outrider("relay", "-c", conf, "--once", code=1)
+        self.assertEqual(done.err.count("pipeline 'two': "), 1, done.err)
 
     def test_sighup_takes_what_is_reloadable_and_names_what_is_not(self):
         conf = self.config()

@@ -96,9 +96,10 @@ static void make_faults(struct world *w)
     f->restores = w->config.exactly_once && !w->config.once && world_chance(w, 0.3);
 }
 
-static void trace_event(void *ctx, const struct event *e)
+static void trace_event(void *ctx, struct instant now, const struct event *e)
 {
     (void)ctx;
+    (void)now;
     world_trace(the_world, "outcome  e%lld %s", (long long)e->seq - 1,
                 outrider__outcome_name(e->outcome));
 }
@@ -118,6 +119,7 @@ int __wrap_outrider__router_route(const struct router *r, struct event *e, bool 
 
 struct actor {
     struct relay *relay; /* or NULL */
+    struct relay_observer observer;
     bool is_stopping;
     int n_restless;  /* steps in a row that asked for another at once */
     int n_committed; /* when it started: what --once has to settle */
@@ -131,10 +133,11 @@ struct actor {
 };
 
 /* An outage is told once, and its end once. */
-static void on_note(void *ctx, enum relay_note note, uint64_t count,
+static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
     struct actor *a = ctx;
+    (void)now;
     (void)count;
     (void)why;
     if (note != NOTE_SINK_DOWN && note != NOTE_SINK_UP)
@@ -151,9 +154,10 @@ static void actor_start(struct world *w, struct actor *a)
     struct relay_setup setup = {.config = &w->config,
                                 .source_ops = &sim_source_ops,
                                 .sink_ops = &sim_sink_ops,
-                                .observer = {.ctx = a, .event = trace_event, .note = on_note},
+                                .observers = &a->observer,
                                 .seed = world_random(w)};
-    *a = (struct actor){.n_committed = w->n_committed,
+    *a = (struct actor){.observer = {.ctx = a, .event = trace_event, .note = on_note},
+                        .n_committed = w->n_committed,
                         .started_wall_us = w->now.wall_us,
                         .active_us = w->now.mono_us,
                         .is_meddled = w->faults.steal_lock || w->faults.operators};

@@ -68,12 +68,12 @@ static void a_level_that_is_not_wanted_writes_nothing(void **state)
     struct fixture *f = *state;
     struct event e;
     fill_event(&e, OUTCOME_DELIVERED);
-    f->observer.event(f->observer.ctx, &e);
+    f->observer.event(f->observer.ctx, outrider__clock_now(), &e);
     assert_string_equal(logged(f), "");
     assert_false(f->observer.wants_delivered);
     f->log.level = LOG_LEVEL_DEBUG;
     assert_true(outrider__log_observer(&f->pipeline).wants_delivered);
-    f->observer.event(f->observer.ctx, &e);
+    f->observer.event(f->observer.ctx, outrider__clock_now(), &e);
     assert_non_null(strstr(logged(f), "status=delivered"));
 }
 
@@ -85,7 +85,7 @@ static void a_parked_event_is_told_with_all_that_helps_and_without_its_payload(v
     fill_event(&e, OUTCOME_PARKED);
     e.failure = &why;
     e.next_attempt_us = 1769846400000000;
-    f->observer.event(f->observer.ctx, &e);
+    f->observer.event(f->observer.ctx, outrider__clock_now(), &e);
     const char *line = logged(f);
     assert_non_null(strstr(line, " level=warn msg=event pipeline=orders event_id=0197 "
                                  "type=OrderCreated key=42 status=parked attempts=2 "
@@ -109,7 +109,7 @@ static void whatever_a_value_holds_a_json_line_parses(void **state)
         fill_event(&e, OUTCOME_DEAD);
         e.failure = &why;
         e.partition_key = keys[i];
-        f->observer.event(f->observer.ctx, &e);
+        f->observer.event(f->observer.ctx, outrider__clock_now(), &e);
         const char *line = logged(f);
         assert_int_equal(strcspn(line, "\n"), strlen(line) - 1);
         json_t *j = json_loads(line, JSON_ALLOW_NUL, NULL);
@@ -159,17 +159,17 @@ static void an_outage_is_told_when_it_begins_and_when_it_ends(void **state)
     struct fixture *f = *state;
     struct outrider_error why = {.code = OUTRIDER_NO_SPACE, .message = "disk is full"};
     void *ctx = f->observer.ctx;
-    f->observer.note(ctx, NOTE_SINK_DOWN, 0, &why);
+    f->observer.note(ctx, outrider__clock_now(), NOTE_SINK_DOWN, 0, &why);
     const char *line = logged(f);
     assert_non_null(strstr(line, "level=warn"));
     assert_non_null(strstr(line, "error_code=NO_SPACE error=\"disk is full\""));
-    f->observer.note(ctx, NOTE_SINK_DOWN, 0, &why);
+    f->observer.note(ctx, outrider__clock_now(), NOTE_SINK_DOWN, 0, &why);
     assert_string_equal(logged(f), "");
-    f->observer.note(ctx, NOTE_SINK_UP, 0, NULL);
+    f->observer.note(ctx, outrider__clock_now(), NOTE_SINK_UP, 0, NULL);
     line = logged(f);
     assert_non_null(strstr(line, "level=info msg=\"sink is up\""));
     assert_non_null(strstr(line, " outage="));
-    f->observer.note(ctx, NOTE_SINK_UP, 0, NULL);
+    f->observer.note(ctx, outrider__clock_now(), NOTE_SINK_UP, 0, NULL);
     assert_null(strstr(logged(f), " outage="));
 }
 
@@ -178,7 +178,7 @@ static void every_note_makes_one_line(void **state)
     struct fixture *f = *state;
     f->log.level = LOG_LEVEL_DEBUG;
     for (int note = NOTE_SOURCE_CONNECTED; note <= NOTE_STOPPED; note++) {
-        f->observer.note(f->observer.ctx, (enum relay_note)note, 3, NULL);
+        f->observer.note(f->observer.ctx, outrider__clock_now(), (enum relay_note)note, 3, NULL);
         const char *line = logged(f);
         assert_true(strlen(line) > 0);
         assert_int_equal(strcspn(line, "\n"), strlen(line) - 1);

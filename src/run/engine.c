@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "app/engine.h"
+#include "run/engine.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 #include "run/driver.h"
 
-static void wake(const struct engine *e)
+void outrider__engine_wake(struct engine *e)
 {
     const uint64_t one = 1;
     while (write(e->control_fd, &one, sizeof one) < 0 && errno == EINTR)
@@ -29,32 +29,19 @@ static void set_state(struct engine *e, enum outrider_relay_state state)
     pthread_mutex_unlock(&e->mutex);
 }
 
-static void on_note(void *ctx, enum relay_note note, uint64_t count,
+static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
                     const struct outrider_error *why)
 {
     struct engine *e = ctx;
+    (void)now;
+    (void)count;
+    (void)why;
     if (note == NOTE_SOURCE_CONNECTED)
         set_state(e, OUTRIDER_RELAY_ACTIVE);
     else if (note == NOTE_SOURCE_LOST || note == NOTE_STANDBY)
         set_state(e, OUTRIDER_RELAY_STARTING);
     else if (note == NOTE_STOPPING)
         set_state(e, OUTRIDER_RELAY_STOPPING);
-    if (e->outer.note != NULL)
-        e->outer.note(e->outer.ctx, note, count, why);
-}
-
-static void on_event(void *ctx, const struct event *event)
-{
-    struct engine *e = ctx;
-    if (e->outer.event != NULL)
-        e->outer.event(e->outer.ctx, event);
-}
-
-static void on_settled(void *ctx, const struct batch *b)
-{
-    struct engine *e = ctx;
-    if (e->outer.settled != NULL)
-        e->outer.settled(e->outer.ctx, b);
 }
 
 static void on_stepped(void *ctx, const struct relay *relay)
@@ -65,11 +52,16 @@ static void on_stepped(void *ctx, const struct relay *relay)
     pthread_mutex_unlock(&e->mutex);
 }
 
-/* The descriptor is readable only when somebody asked for the end. */
 static void on_control(void *ctx, struct relay *relay, struct instant now)
 {
-    (void)ctx;
-    outrider__relay_stop(relay, now);
+    struct engine *e = ctx;
+    pthread_mutex_lock(&e->mutex);
+    bool must_stop = e->must_stop;
+    pthread_mutex_unlock(&e->mutex);
+    if (e->hooks.woken != NULL)
+        e->hooks.woken(e->hooks.ctx, relay);
+    if (must_stop)
+        outrider__relay_stop(relay, now);
 }
 
 static void *run(void *ctx)
@@ -90,6 +82,8 @@ static void *run(void *ctx)
     e->state = r < 0 ? OUTRIDER_RELAY_FAILED : OUTRIDER_RELAY_STOPPED;
     pthread_cond_broadcast(&e->ended);
     pthread_mutex_unlock(&e->mutex);
+    if (e->hooks.ended != NULL)
+        e->hooks.ended(e->hooks.ctx);
     return NULL;
 }
 
@@ -97,13 +91,14 @@ int outrider__engine_init(struct engine *e, struct outrider_error *err)
 {
     pthread_condattr_t attr;
     *e = (struct engine){.control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    if (e->control_fd < 0)
-        return outrider__fail_errno(err, errno, "cannot make an event descriptor");
+    int errno_value = errno;
     pthread_mutex_init(&e->mutex, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&e->ended, &attr);
     pthread_condattr_destroy(&attr);
+    if (e->control_fd < 0)
+        return outrider__fail_errno(err, errno_value, "cannot make an event descriptor");
     return 0;
 }
 
@@ -118,30 +113,27 @@ static int start_thread(struct engine *e)
     return r;
 }
 
-int outrider__engine_start(struct engine *e, const struct relay_setup *setup,
-                           struct outrider_error *err)
+int outrider__engine_prepare(struct engine *e, const struct relay_setup *setup,
+                             const struct engine_hooks *hooks, struct outrider_error *err)
 {
     struct relay_setup inner = *setup;
-    e->outer = setup->observer;
-    inner.observer = (struct relay_observer){.ctx = e,
-                                             .note = on_note,
-                                             .event = on_event,
-                                             .wants_delivered = e->outer.wants_delivered,
-                                             .settled = on_settled};
-    if (outrider__relay_new(&inner, &e->relay, err) < 0)
-        return -1;
+    e->observer = (struct relay_observer){.next = setup->observers, .ctx = e, .note = on_note};
+    inner.observers = &e->observer;
+    e->hooks = hooks != NULL ? *hooks : (struct engine_hooks){0};
+    outrider__relay_free(e->relay);
+    e->relay = NULL;
+    return outrider__relay_new(&inner, &e->relay, err);
+}
+
+int outrider__engine_start(struct engine *e, struct outrider_error *err)
+{
     pthread_mutex_lock(&e->mutex);
     int r = start_thread(e);
     e->is_started = r == 0;
     if (e->is_started)
         e->state = e->must_stop ? OUTRIDER_RELAY_STOPPING : OUTRIDER_RELAY_STARTING;
     pthread_mutex_unlock(&e->mutex);
-    if (r == 0)
-        return 0;
-    outrider__relay_free(e->relay);
-    e->relay = NULL;
-    return outrider__fail_errno(err, r, "cannot start a thread for pipeline '%s'",
-                                setup->config->name);
+    return r == 0 ? 0 : outrider__fail_errno(err, r, "cannot start a thread for a pipeline");
 }
 
 void outrider__engine_stop(struct engine *e)
@@ -151,7 +143,7 @@ void outrider__engine_stop(struct engine *e)
     if (e->state == OUTRIDER_RELAY_STARTING || e->state == OUTRIDER_RELAY_ACTIVE)
         e->state = OUTRIDER_RELAY_STOPPING;
     pthread_mutex_unlock(&e->mutex);
-    wake(e);
+    outrider__engine_wake(e);
 }
 
 static struct timespec deadline_of(int64_t timeout_ms)
@@ -221,7 +213,8 @@ void outrider__engine_release(struct engine *e)
         pthread_join(e->thread, NULL);
     }
     outrider__relay_free(e->relay);
-    close(e->control_fd);
+    if (e->control_fd >= 0)
+        close(e->control_fd);
     pthread_cond_destroy(&e->ended);
     pthread_mutex_destroy(&e->mutex);
 }
