@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/event.h"
 
-#include <stdlib.h>
+#include <string.h>
+
+#include "base/pages.h"
 
 const char *outrider__outcome_name(enum outcome o)
 {
@@ -27,7 +29,8 @@ int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,
 {
     *b = (struct batch){.capacity = capacity, .max_bytes = max_bytes};
     outrider__arena_init(&b->arena, chunk_size_for(capacity));
-    b->events = calloc(capacity, sizeof *b->events);
+    b->events = outrider__pages_new(capacity, sizeof *b->events);
+    b->n_slots = capacity;
     return b->events != NULL ? 0 : outrider__fail_nomem(err);
 }
 
@@ -43,7 +46,7 @@ void outrider__batch_reset(struct batch *b)
 void outrider__batch_release(struct batch *b)
 {
     outrider__arena_release(&b->arena);
-    free(b->events);
+    outrider__pages_free(b->events, b->n_slots, sizeof *b->events);
     b->events = NULL;
 }
 

@@ -124,7 +124,8 @@ static inline struct bytes event_key(const struct event *e)
 
 struct batch {
     struct arena arena;
-    struct event *events; /* capacity of them, allocated once */
+    struct event *events; /* allocated once */
+    size_t n_slots;       /* that events has room for */
     size_t capacity;
     size_t max_bytes; /* a source stops adding once the arena holds this much */
     size_t n;         /* events in it */

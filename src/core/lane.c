@@ -2,7 +2,9 @@
 #include "core/lane.h"
 
 #include <assert.h>
-#include <stdlib.h>
+#include <string.h>
+
+#include "base/pages.h"
 
 int outrider__lanes_init(struct lane_table *t, size_t max_lanes, struct outrider_error *err)
 {
@@ -11,24 +13,24 @@ int outrider__lanes_init(struct lane_table *t, size_t max_lanes, struct outrider
         n *= 2;
     t->n_buckets = n;
     t->max_lanes = max_lanes;
-    t->lanes = calloc(max_lanes, sizeof *t->lanes);
-    t->buckets = calloc(n, sizeof(struct lane *));
-    if (t->lanes == NULL || t->buckets == NULL)
-        return outrider__fail_nomem(err);
-    outrider__lanes_clear(t);
-    return 0;
+    t->lanes = outrider__pages_new(max_lanes, sizeof *t->lanes);
+    t->buckets = outrider__pages_new(n, sizeof(struct lane *));
+    t->free = NULL;
+    t->n_touched = 0;
+    return t->lanes != NULL && t->buckets != NULL ? 0 : outrider__fail_nomem(err);
 }
 
 void outrider__lanes_release(struct lane_table *t)
 {
-    free(t->lanes);
-    free(t->buckets);
+    outrider__pages_free(t->lanes, t->max_lanes, sizeof *t->lanes);
+    outrider__pages_free(t->buckets, t->n_buckets, sizeof(struct lane *));
     *t = (struct lane_table){0};
 }
 
 void outrider__lanes_clear(struct lane_table *t)
 {
-    memset(t->buckets, 0, t->n_buckets * sizeof(struct lane *));
+    if (t->n_touched > 0)
+        memset(t->buckets, 0, t->n_buckets * sizeof(struct lane *));
     t->free = NULL;
     t->n_touched = 0;
 }

@@ -57,7 +57,7 @@ static const struct option table[] = {
     {"source.publication", OPTION_STRING, AT(source.publication), .example = "dbz_publication", .check = publication_check,
      .text = "postgresql, mode cdc: the publication that is read, which is made if it is missing; unset: outrider_ and the pipeline's name."},
     {"source.poll_interval", OPTION_DURATION, AT(source.poll_interval_us), .initial = "100ms", .min = 0.001, .max = HOUR,
-     .reloadable = true, .text = "Longest time between two looks at a quiet outbox; a busy one is looked at sooner."},
+     .reloadable = true, .text = "Maximum polling interval when idle. SQLite with inotify polls once a second after 5 s without a change."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
      .text = "Events read and settled together."},
     {"source.batch_bytes", OPTION_SIZE, AT(source.batch_bytes), .initial = "1MiB", .min = KIB, .max = GIB,

@@ -83,7 +83,8 @@ struct sqlite_source {
     struct source_op *first, *last; /* operations under way */
     int64_t busy_since_us;          /* the first of them waits for a lock; 0: it does not */
 
-    int inotify_fd, wal_watch;
+    int inotify_fd, wal_watch, dir_watch;
+    int64_t kicked_us;   /* monotonic: the last notification */
     int64_t look_us;     /* when to look at the database again */
     int64_t look_gap_us; /* how long after that, if there is nothing */
     int64_t looked_us;

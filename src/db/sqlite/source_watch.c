@@ -9,6 +9,10 @@
  * inotify. A look reads one index entry; our own writes cost a few looks and
  * then silence. While a look is due within a millisecond, notifications are
  * not waited for: a large transaction makes thousands of them.
+ *
+ * An outbox that was quiet for some seconds is looked at once a second where
+ * inotify watches it: two hundred idle pipelines would keep a processor busy
+ * otherwise.
  */
 #include "source.h"
 
@@ -22,11 +26,17 @@
 
 #define LOOK_FIRST_US 1000
 #define LOOK_LAST_US 100000 /* where poll_interval says nothing */
+#define QUIET_AFTER_US 5000000
+#define LOOK_QUIET_US 1000000
 
-static int64_t look_last_us(const struct sqlite_source *s)
+static int64_t look_last_us(const struct sqlite_source *s, struct instant now)
 {
     int64_t us = s->config->source.poll_interval_us;
-    return us >= LOOK_FIRST_US ? us : LOOK_LAST_US;
+    bool is_watched = s->dir_watch >= 0 && s->wal_watch >= 0;
+    us = us >= LOOK_FIRST_US ? us : LOOK_LAST_US;
+    if (is_watched && us < LOOK_QUIET_US && now.mono_us - s->kicked_us > QUIET_AFTER_US)
+        us = LOOK_QUIET_US;
+    return us;
 }
 
 static void watch_wal(struct sqlite_source *s)
@@ -51,7 +61,7 @@ void outrider__sqlite_watch_open(struct sqlite_source *s)
         if (slash != NULL)
             slash[slash == dir ? 1 : 0] = '\0';
         /* The -wal file comes and goes with the database's connections. */
-        (void)inotify_add_watch(s->inotify_fd, dir, IN_CREATE | IN_MOVED_TO);
+        s->dir_watch = inotify_add_watch(s->inotify_fd, dir, IN_CREATE | IN_MOVED_TO);
         free(dir);
     }
     watch_wal(s);
@@ -61,12 +71,13 @@ void outrider__sqlite_watch_close(struct sqlite_source *s)
 {
     if (s->inotify_fd >= 0)
         (void)close(s->inotify_fd);
-    s->inotify_fd = s->wal_watch = -1;
+    s->inotify_fd = s->wal_watch = s->dir_watch = -1;
 }
 
 void outrider__sqlite_watch_kick(struct sqlite_source *s, struct instant now)
 {
     s->look_gap_us = LOOK_FIRST_US;
+    s->kicked_us = now.mono_us;
     int64_t soonest = s->looked_us + LOOK_FIRST_US;
     s->look_us = now.mono_us > soonest ? now.mono_us : soonest;
     s->base.wake_us = s->look_us;
@@ -103,7 +114,7 @@ static int check_replaced(struct sqlite_source *s, struct outrider_error *err)
 
 static int look(struct sqlite_source *s, struct instant now, struct outrider_error *err)
 {
-    int64_t newest = 0, last = look_last_us(s);
+    int64_t newest = 0, last = look_last_us(s, now);
     if (s->look_gap_us >= last && check_replaced(s, err) < 0)
         return -1;
     int rc = outrider__sqlite_probe(s, &newest);
