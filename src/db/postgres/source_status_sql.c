@@ -695,7 +695,9 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
             outrider__pg_adopt_values_sql(&t->a, d->s->config, &d->s->cat, q);
         break;
     case ST_UNCOVERED:
-        if (t->a.map.mark == MARK_STATUS && !t->a.map.waits_for_words && !d->s->config->replay)
+        /* The CHECK of our own table admits no other word. */
+        if (t->a.map.mark == MARK_STATUS && !t->a.is_ours && !t->a.map.waits_for_words &&
+            !d->s->config->replay)
             outrider__pg_sql_uncovered(q, &t->a, NULL);
         break;
     default:
