@@ -27,6 +27,7 @@ static const char sql_setup[] =
     "set_config('synchronous_commit', 'off', false), set_config('statement_timeout', '0', false), "
     "set_config('lock_timeout', '0', false), set_config('jit', 'off', false), "
     "set_config('default_transaction_read_only', 'off', false), "
+    "set_config('row_security', 'off', false), "
     "coalesce(has_table_privilege(to_regclass('outrider_cursor'), 'SELECT') AND "
     "has_table_privilege(to_regclass('outrider_cursor'), 'UPDATE'), false)";
 /* $1 ids, $2 owner, $3 states, $4 attempts, $5 delays, $6 codes, $7 messages. */
@@ -110,7 +111,7 @@ static int on_set_up(void *ctx, PGresult **results, int n, struct outrider_error
     (void)n;
     (void)err;
     h->base.active = true;
-    h->can_total = outrider__pg_get_bool(results[0], 0, 6);
+    h->can_total = outrider__pg_get_bool(results[0], 0, 7);
     pthread_mutex_lock(&q->mutex);
     struct bytes place = outrider__pg_get_bytes(results[0], 0, 0);
     size_t len = place.len < sizeof q->place - 1 ? place.len : 0;

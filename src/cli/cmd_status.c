@@ -70,6 +70,7 @@ static void json_row(struct json_out *j, const struct store_status *st, int64_t 
     outrider__jout_int(j, "queued", (int64_t)st->queued);
     outrider__jout_int(j, "dead", (int64_t)st->dead);
     outrider__jout_int(j, "uncovered", (int64_t)st->uncovered);
+    outrider__jout_int(j, "ahead", (int64_t)st->ahead);
     outrider__jout_int(j, "position", st->position);
     outrider__jout_int(j, "head", st->head);
     outrider__jout_int(j, "lag", lag_of(st));
@@ -193,6 +194,16 @@ static void print_uncovered(const struct rows *rows)
                    outrider__colour_end(1), rows->items[i].uncovered_text);
 }
 
+/* Nor these, for now. */
+static void print_ahead(const struct rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->items[i].ahead > 0)
+            printf("%s: %sWARNING%s: %s\n", rows->items[i].pipeline,
+                   outrider__colour(1, COLOUR_RED), outrider__colour_end(1),
+                   rows->items[i].ahead_text);
+}
+
 static int show(const struct args *a, const struct pipeline_config *c, struct store *s,
                 struct outrider_error *err)
 {
@@ -212,6 +223,7 @@ static int show(const struct args *a, const struct pipeline_config *c, struct st
         print_table(&rows);
         print_slots(&rows);
         print_uncovered(&rows);
+        print_ahead(&rows);
     }
     free(rows.items);
     return r;

@@ -48,6 +48,8 @@ struct store_status {
     uint64_t parked, queued, dead;
     uint64_t uncovered;        /* rows in a state of which nobody knows what it means */
     char uncovered_text[320];  /* where they are, and which states; or "" */
+    uint64_t ahead;            /* rows that wait: their seq is above the sequence */
+    char ahead_text[320];      /* where they are, and what to do; or "" */
     int64_t oldest_pending_us; /* created_at of the oldest pending event, 0 if none */
     uint64_t delivered_total, expired_total, skipped_total, dead_total; /* since init */
     int64_t settled_at_us;                                              /* last settle, 0: never */

@@ -9,7 +9,8 @@ const char *const outrider__pg_catalog_sql = sql_catalog;
 
 const char outrider__pg_fingerprint_sql[] =
     "SELECT concat_ws('/', c.xmin, a.xmin, s.xmin, sc.xmin, (SELECT count(*) FROM "
-    "pg_subscription_rel sr WHERE sr.srrelid = c.oid)) FROM pg_class c LEFT JOIN pg_attribute a ON "
+    "pg_subscription_rel sr WHERE sr.srrelid = c.oid), (SELECT count(*) FROM pg_inherits h WHERE "
+    "h.inhparent = c.oid AND c.relkind <> 'p')) FROM pg_class c LEFT JOIN pg_attribute a ON "
     "a.attrelid = c.oid AND a.attname = 'seq' AND NOT a.attisdropped LEFT JOIN pg_sequence s ON "
     "s.seqrelid = $2 LEFT JOIN pg_class sc ON sc.oid = $2 WHERE c.oid = $1";
 
@@ -41,6 +42,7 @@ enum column {
     C_SEQUENCE,
     C_INCREMENT,
     C_CACHE,
+    C_SEQ_MIN,
     C_CYCLE,
     C_CAN_READ_SEQUENCE,
     C_SEQ_INDEX,
@@ -82,6 +84,7 @@ static void read_table(struct pg_catalog *cat, const PGresult *r)
     copy(cat->sequence, sizeof cat->sequence, r, C_SEQUENCE);
     cat->sequence_increment = outrider__pg_get_int(r, 0, C_INCREMENT, 0);
     cat->sequence_cache = outrider__pg_get_int(r, 0, C_CACHE, 0);
+    cat->sequence_min = outrider__pg_get_int(r, 0, C_SEQ_MIN, 1);
     cat->sequence_cycles = outrider__pg_get_bool(r, 0, C_CYCLE);
     cat->can_read_sequence = outrider__pg_get_bool(r, 0, C_CAN_READ_SEQUENCE);
     cat->has_seq_index = outrider__pg_get_bool(r, 0, C_SEQ_INDEX);
@@ -200,6 +203,10 @@ int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider
                           mend, err);
     if (cat->sequence_cycles)
         return unsuitable(cat, "its sequence starts over at its end (CYCLE)", mend, err);
+    (void)snprintf(mend, sizeof mend, "ALTER SEQUENCE %s MINVALUE 1", cat->sequence);
+    if (cat->sequence_min < 1)
+        return unsuitable(cat, "its sequence may hand out numbers below 1, which nobody reads",
+                          mend, err);
     (void)snprintf(mend, sizeof mend, "CREATE INDEX ON %s (seq)", cat->table);
     if (!cat->has_seq_index)
         return unsuitable(cat, "it has no index that begins with seq", mend, err);

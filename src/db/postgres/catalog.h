@@ -41,7 +41,7 @@ struct pg_catalog {
     bool has_mark; /* a status, published or published_at column: not a log of ours */
     Oid sequence_oid;
     char sequence[PG_NAME_MAX];
-    int64_t sequence_increment, sequence_cache;
+    int64_t sequence_increment, sequence_cache, sequence_min;
     bool sequence_cycles;
     bool can_read_sequence;
     bool has_seq_index; /* some index begins with seq */

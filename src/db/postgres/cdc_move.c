@@ -234,8 +234,9 @@ static int make_slot(struct pg_source *s, struct outrider_error *err)
 static int open_transaction(struct cdc_source *c, struct outrider_error *err)
 {
     c->making = MAKER_OPENING;
-    return outrider__cdc_link_ask(&c->maker, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                                  "cannot make the replication slot", err);
+    return outrider__cdc_link_ask(
+        &c->maker, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL row_security = off",
+        "cannot make the replication slot", err);
 }
 
 /* The slot is there. */

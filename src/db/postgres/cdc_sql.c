@@ -53,8 +53,9 @@ static const char *const templates[CDC_STATEMENTS] = {
     [CDC_TAKE] = PG_TAKE_SQL,
     [CDC_SAVE] = PG_SAVE_SQL(
         "lsn = coalesce($4::text::pg_lsn, lsn), lsn_number = coalesce($5, lsn_number), sweep = "
-        "CASE WHEN $6::int8 IS NULL THEN sweep ELSE sweep * int8multirange(int8range($6, NULL, "
-        "'()')) END, last_seq = greatest(last_seq, $13)"),
+        "CASE WHEN $6::int8 IS NULL THEN sweep WHEN $6 = 9223372036854775807 THEN '{}' ELSE sweep "
+        "* "
+        "int8multirange(int8range($6, NULL, '()')) END, last_seq = greatest(last_seq, $13)"),
     [CDC_READ_ROWS] =
         "SELECT r.* FROM unnest($1::int8[], $4::int8[]) AS g(low, high) CROSS JOIN LATERAL (SELECT "
         "$E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r ORDER BY "
@@ -73,21 +74,26 @@ static const char *const templates[CDC_STATEMENTS] = {
     /* In the new slot's snapshot: what polling had not settled. The cursor is
      * read as it was then; what was settled since is taken out when this is saved. */
     [CDC_PLAN_SWEEP] =
-        "SELECT coalesce(range_agg(int8range(y.low, y.high, '[]')), '{}')::text FROM (SELECT "
-        "min(x.seq) AS low, max(x.seq) AS high FROM (SELECT u.seq, u.seq - row_number() OVER "
+        "SELECT coalesce(range_agg(int8range(y.low, CASE WHEN y.high < 9223372036854775807 THEN "
+        "y.high + 1 END)), '{}')::text FROM (SELECT min(x.seq) AS low, max(x.seq) AS high FROM "
+        "(SELECT u.seq, u.seq - row_number() OVER "
         "(ORDER BY u.seq) AS island FROM (SELECT o.seq FROM $T o WHERE o.seq > (SELECT k.position "
         "FROM $K k WHERE k.pipeline = $1 AND k.outbox = $2) UNION ALL SELECT o.seq FROM $K k CROSS "
         "JOIN LATERAL unnest(k.gaps) AS g(r) CROSS JOIN LATERAL (SELECT i.seq FROM $T i WHERE "
         "i.seq >= lower(g.r) AND i.seq < upper(g.r)) o WHERE k.pipeline = $1 AND k.outbox = $2) u) "
         "x GROUP BY x.island) y",
-    /* In the temporary slot's snapshot: everything in it will have been delivered. */
+    /* In the temporary slot's snapshot: everything in it will have been delivered. Polling does
+     * not go beyond the sequence (log.h (9)). */
     [CDC_PLAN_POLL] =
-        "SELECT coalesce(max(y.high), 0), (CASE WHEN count(*) = 0 THEN '{}' ELSE "
+        "WITH q AS MATERIALIZED (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS top FROM "
+        "$S) SELECT coalesce(max(y.high), "
+        "0), (CASE WHEN count(*) = 0 THEN '{}' ELSE "
         "int8multirange(int8range(1, max(y.high), '[]')) END - coalesce(range_agg(int8range(y.low, "
         "y.high, '[]')), '{}'))::text, (SELECT "
-        "o.id::text FROM $T o ORDER BY o.seq DESC LIMIT 1) FROM (SELECT min(x.seq) AS low, "
+        "o.id::text FROM $T o WHERE o.seq > 0 AND o.seq <= (SELECT top FROM q) ORDER BY o.seq DESC "
+        "LIMIT 1) FROM (SELECT min(x.seq) AS low, "
         "max(x.seq) AS high FROM (SELECT o.seq, o.seq - row_number() OVER (ORDER BY o.seq) AS "
-        "island FROM $T o) x GROUP BY x.island) y",
+        "island FROM $T o WHERE o.seq > 0 AND o.seq <= (SELECT top FROM q)) x GROUP BY x.island) y",
     /* cdc.h (2). While this statement runs nobody can truncate the outbox, so an anchor that
      * is there says that everything in the log before polled_lsn is of the old history. */
     [CDC_SAVE_CDC] =

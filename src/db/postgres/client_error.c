@@ -144,6 +144,23 @@ void outrider__pg_place(const PGconn *pg, char *ret_text, size_t size)
                    db != NULL ? db : "");
 }
 
+/* row_security = off: SQLSTATE is that of a missing right, and the text is translated. */
+static bool is_row_security(const PGresult *res)
+{
+    const char *by = res != NULL ? PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION) : NULL;
+    return by != NULL && strcmp(by, "check_enable_rls") == 0;
+}
+
+/* Waiting does not help, and reading on would lose what is hidden. */
+static void fail_row_security(struct outrider_error *err, const PGconn *pg, const char *place,
+                              const char *what, const char *line)
+{
+    (void)outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                         "%s: %s: %s (ALTER TABLE ... DISABLE ROW LEVEL SECURITY, or ALTER ROLE %s "
+                         "BYPASSRLS, or make that role the owner of a table without FORCE)",
+                         place, what, line, pg != NULL && PQuser(pg) != NULL ? PQuser(pg) : "...");
+}
+
 int outrider__pg_fail(struct outrider_error *err, const PGconn *pg, const PGresult *res,
                       const char *what)
 {
@@ -160,9 +177,12 @@ int outrider__pg_fail(struct outrider_error *err, const PGconn *pg, const PGresu
     first_line(*said != '\0' ? said : "the connection is lost", line, sizeof line);
     const struct cause *c = state[0] != '\0' ? cause_of(state) : NULL;
     enum outrider_code code = c != NULL ? c->code : state[0] ? OUTRIDER_DB : OUTRIDER_CONNECT;
-    (void)outrider__fail(err, code, c != NULL ? c->disposition : OUTRIDER_RETRY,
-                         c != NULL && c->advice != NULL ? "%s: %s: %s (%s)" : "%s: %s: %s", place,
-                         what, line, c != NULL ? c->advice : NULL);
+    if (is_row_security(res))
+        fail_row_security(err, pg, place, what, line);
+    else
+        (void)outrider__fail(err, code, c != NULL ? c->disposition : OUTRIDER_RETRY,
+                             c != NULL && c->advice != NULL ? "%s: %s: %s (%s)" : "%s: %s: %s",
+                             place, what, line, c != NULL ? c->advice : NULL);
     outrider__error_origin(err, state);
     return -1;
 }

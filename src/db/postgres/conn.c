@@ -149,7 +149,8 @@ static void refused(struct pg_conn *c, const struct pg_request *r, const PGresul
     c->failed = r->purpose;
     if (err == NULL)
         return;
-    err->disposition = outrider__pg_disposition(err->origin, r->purpose);
+    if (err->disposition != OUTRIDER_STOP)
+        err->disposition = outrider__pg_disposition(err->origin, r->purpose);
     if (r->purpose != PG_SETTLES || err->disposition == OUTRIDER_RETRY)
         return;
     size_t n = strlen(err->message);
@@ -337,7 +338,8 @@ int outrider__pg_request(struct pg_conn *c, struct pg_statement *st, const struc
  * is for applications. Plans must not depend on statistics that a busy outbox
  * outruns: everything here is read through an index, in its order.
  * synchronous_commit = local: our own commits wait for this server's disk, never
- * for a standby, which could be away.
+ * for a standby, which could be away. row_security = off: the server refuses to
+ * leave out rows that a policy hides (guard.h).
  */
 static const char sql_session[] =
     "SELECT set_config(name, value, false) FROM (VALUES "
@@ -346,7 +348,7 @@ static const char sql_session[] =
     "('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_hashjoin', 'off'), "
     "('enable_mergejoin', 'off'), ('jit', 'off'), ('lock_timeout', '0'), "
     "('statement_timeout', '0'), ('default_transaction_read_only', 'off'), "
-    "('default_transaction_isolation', 'read committed')) "
+    "('default_transaction_isolation', 'read committed'), ('row_security', 'off')) "
     "AS v(name, value) WHERE NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = v.name AND "
     "s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))";
 

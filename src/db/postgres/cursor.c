@@ -160,7 +160,13 @@ int outrider__pg_next_range(const char **text, int64_t *ret_low, int64_t *ret_hi
     if (p == NULL)
         return 0;
     int64_t low = strtoll(p + 1, &end, 10);
-    int64_t high = *end == ',' ? strtoll(end + 1, &end, 10) - 1 : low - 1;
+    int64_t high = low - 1;
+    if (end[0] == ',' && end[1] == ')') { /* no end: what follows the highest number has none */
+        high = INT64_MAX;
+        end++;
+    } else if (*end == ',') {
+        high = strtoll(end + 1, &end, 10) - 1;
+    }
     if (*end != ')' || high < low)
         return -1;
     *ret_low = low;

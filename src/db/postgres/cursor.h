@@ -86,7 +86,7 @@ void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const st
 int outrider__pg_cursor_fetch_parked(struct pg_source *s, struct pg_parked *parked,
                                      struct pg_op *op, struct outrider_error *err);
 
-/* "{[1,4),[7,8)}", as the server writes it: gives the next range, both ends
+/* "{[1,4),[7,)}", as the server writes it: gives the next range, both ends
  * included, and moves *text behind it. 0: none is left; negative: no such text. */
 int outrider__pg_next_range(const char **text, int64_t *ret_low, int64_t *ret_high);
 

@@ -56,6 +56,8 @@ static const char *const templates[LOG_STATEMENTS] = {
         "(SELECT format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) "
         "FROM pg_prepared_xacts p WHERE p.database = current_database() ORDER BY p.prepared LIMIT "
         "1), 'has just ended')",
+    [LOG_AHEAD] = "SELECT count(*), min(x.seq) FROM (SELECT o.seq FROM $T o WHERE o.seq > $1 ORDER "
+                  "BY o.seq LIMIT 1000) x",
 };
 
 /* durable: standby. Any one that has it: that is the one to fail over to. */
@@ -78,6 +80,7 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_LAST] = "cannot read the sequence",
     [LOG_SAVE] = "cannot settle",
     [LOG_OLDEST] = "cannot read the locks",
+    [LOG_AHEAD] = "cannot read the outbox",
 };
 
 static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat, bool with_size)

@@ -26,6 +26,12 @@
  *      compared: otherwise history was rewritten.
  *  (8) Gaps are judged only while the catalogue's rows are those that were
  *      checked at the start.
+ *  (9) A row above the sequence has a seq that its writer chose. It would make all
+ *      seqs below it gaps, and the position would stand above the sequence, which
+ *      is what a rewritten history looks like. So a read ends before such a row;
+ *      the row is told, and read when the sequence has come to it. The sequence is
+ *      looked at after the read: a seq that it gave out is never above it then.
+ *      Seqs below 1 are never read.
  */
 #ifndef POSTGRES_LOG_H
 #define POSTGRES_LOG_H
@@ -50,6 +56,7 @@ enum log_statement {
     LOG_LAST,    /* the sequence alone: the probe */
     LOG_SAVE,
     LOG_OLDEST, /* the oldest writer, for people */
+    LOG_AHEAD,  /* how many rows are above the sequence, for people */
     LOG_STATEMENTS
 };
 
@@ -98,6 +105,8 @@ struct log_source {
     bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
     int64_t standby_told_us;
+    int64_t ahead_us;             /* when to count rows above the sequence again */
+    int64_t ahead_n, ahead_first; /* as told last */
     struct pg_cleaner cleaner;
 };
 

@@ -16,6 +16,7 @@
 #define FLUSH_FORCE_US 2000
 #define STANDBY_PAUSE_US 5000
 #define STANDBY_TELL_US 10000000
+#define AHEAD_AGAIN_US 10000000
 
 static size_t max_gaps(const struct pg_source *s)
 {
@@ -147,6 +148,7 @@ struct reading {
     int64_t covered; /* everything up to here was looked at */
     size_t n_late;   /* of the batch's first events: found in gaps */
     bool is_complete, anchor_seen, met_large;
+    bool met_ahead;     /* the first row above the sequence, where the reading ends */
     struct event *last; /* the row at head, or NULL: it is the old one */
 };
 
@@ -171,6 +173,10 @@ static int take_row(struct pg_source *s, struct reading *g, int row, struct outr
     struct event *e = outrider__pg_row(b, g->r, row, 0, (size_t)s->config->source.max_payload);
     if (e == NULL)
         return outrider__fail_nomem(err);
+    if (e->seq <= 0) {
+        b->n--;
+        return 0;
+    }
     if (e->seq == l->head) {
         b->n--; /* the anchor: settled or in flight already */
         g->anchor_seen = true;
@@ -184,7 +190,7 @@ static int take_row(struct pg_source *s, struct reading *g, int row, struct outr
     }
     if (l->head > 0 && !g->anchor_seen && !s->config->replay)
         return outrider__pg_log_fail_history(s, "the row at the position is gone", err);
-    if (e->seq > g->head + 1 && !s->config->replay &&
+    if (e->seq - 1 > g->head && !s->config->replay &&
         outrider__gaps_add(&l->gaps, g->head + 1, e->seq - 1) < 0)
         return outrider__fail_nomem(err);
     g->head = e->seq;
@@ -199,7 +205,11 @@ static int take_rows(struct pg_source *s, struct reading *g, struct outrider_err
     int n = PQntuples(g->r), i;
     outrider__gaps_begin_group(&l->gaps);
     for (i = 0; i < n; i++) {
-        bool is_anchor = outrider__pg_get_int(g->r, i, EV_SEQ, 0) == l->head;
+        int64_t seq = outrider__pg_get_int(g->r, i, EV_SEQ, 0);
+        g->met_ahead = seq > l->last_value;
+        if (g->met_ahead)
+            break;
+        bool is_anchor = seq == l->head;
         bool is_left = !is_anchor && !f->is_large && is_left_for_large(s, g, i);
         g->met_large |= is_left || PQgetlength(g->r, i, EV_PAYLOAD) > PG_USUAL_PAYLOAD + 1;
         if (is_left || batch_is_full(g->b))
@@ -210,7 +220,7 @@ static int take_rows(struct pg_source *s, struct reading *g, struct outrider_err
     if (g->b->n > 0)
         l->mean_size = (int64_t)(g->b->arena.used / g->b->n) + 1;
     l->was_large = g->met_large;
-    g->is_complete = i == n && n < f->limit;
+    g->is_complete = g->met_ahead || (i == n && n < f->limit);
     if (!g->is_complete)
         return 0;
     g->covered = INT64_MAX;
@@ -304,6 +314,39 @@ static int tell_of_crowd(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request(&s->conn, &l->st[LOG_OLDEST], &l->args, on_oldest, s, err);
 }
 
+static int on_ahead(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct log_source *l = log_of(s);
+    int64_t count = outrider__pg_get_int(results[0], 0, 0, 0);
+    int64_t first = outrider__pg_get_int(results[0], 0, 1, 0);
+    (void)n;
+    (void)err;
+    if (count == 0 || (count == l->ahead_n && first == l->ahead_first))
+        return 0;
+    l->ahead_n = count;
+    l->ahead_first = first;
+    outrider__pg_source_warn(
+        s,
+        "%.60s: %s%lld rows have a seq above the sequence, from %lld on, and "
+        "wait until it comes there; insert them anew without a seq, and delete "
+        "these",
+        s->cat.table, count == 1000 ? "at least " : "", (long long)count, (long long)first);
+    return 0;
+}
+
+/* Contract (9). */
+static int tell_of_ahead(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    if (s->now.mono_us < l->ahead_us)
+        return 0;
+    l->ahead_us = s->now.mono_us + AHEAD_AGAIN_US;
+    outrider__pg_args_clear(&l->args);
+    outrider__pg_arg_int8(&l->args, l->last_value);
+    return outrider__pg_request(&s->conn, &l->st[LOG_AHEAD], &l->args, on_ahead, s, err);
+}
+
 /* A page's header counts as written only with what follows it. */
 static int64_t lsn_target(const struct pg_catalog *cat, int64_t insert)
 {
@@ -361,8 +404,9 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
         (outrider__pg_log_check_fingerprint(s, results[f->i_writers - 1], err) < 0 ||
          note_writers(s, results[f->i_writers], err) < 0))
         return -1;
-    if (take_rows(s, &g, err) < 0 || remember(s, &g, err) < 0 || move_head(s, &g, err) < 0 ||
-        read_facts(s, results[f->i_facts], err) < 0 || tell_of_crowd(s, err) < 0)
+    if (read_facts(s, results[f->i_facts], err) < 0 || take_rows(s, &g, err) < 0 ||
+        remember(s, &g, err) < 0 || move_head(s, &g, err) < 0 || tell_of_crowd(s, err) < 0 ||
+        (g.met_ahead && tell_of_ahead(s, err) < 0))
         return -1;
     if (g.b->n == 0 && g.met_large && !f->is_large) {
         outrider__batch_reset(g.b);

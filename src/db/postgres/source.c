@@ -99,6 +99,14 @@ static int make_companions(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request(&s->conn, &s->st_companions, NULL, on_companions, s, err);
 }
 
+/* Also when somebody else is active: what is wrong is told at once. */
+static int on_guarded(struct pg_source *s, struct outrider_error *err)
+{
+    (void)err;
+    s->phase = PHASE_LOCK;
+    return 0;
+}
+
 static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
@@ -113,8 +121,7 @@ static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_erro
     if (outrider__pg_catalog_check(&s->cat, place, err) < 0 || choose_layout(s, err) < 0)
         return -1;
     outrider__pg_leader_init(&s->leader, &s->cat, s->config->name);
-    s->phase = PHASE_LOCK;
-    return 0;
+    return outrider__pg_guard_begin(s, on_guarded, err);
 }
 
 static int read_catalog(struct pg_source *s, struct outrider_error *err)
@@ -217,7 +224,7 @@ static int advance(struct pg_source *s, struct outrider_error *err)
         if (!s->config->replay &&
             outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
             return -1;
-        return s->layout->tick(s, s->now, err);
+        return s->layout->tick(s, s->now, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
     default:
         return 0;
     }
@@ -321,6 +328,7 @@ static void pg_close(struct source *base)
     outrider__pg_intent_release(s);
     outrider__pg_close(&s->conn);
     outrider__pg_upkeep_release(&s->upkeep);
+    outrider__pg_guard_release(&s->guard);
     free(s->companions_sql);
     s->companions_sql = NULL;
     s->n_ops = 0;

@@ -17,6 +17,7 @@
 #include "conn.h"
 #include "core/config.h"
 #include "core/source.h"
+#include "guard.h"
 #include "intent.h"
 #include "leader.h"
 #include "parked.h"
@@ -92,6 +93,7 @@ struct pg_source {
     struct pg_conn conn;
     struct pg_pooler pooler;
     struct pg_upkeep upkeep;
+    struct pg_guard guard;
     struct pg_catalog cat;
     struct pg_leader leader;
     struct pg_intent intent;

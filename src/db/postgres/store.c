@@ -122,6 +122,32 @@ int outrider__pg_store_catalog(struct pg_store *s, struct outrider_error *err)
     return 0;
 }
 
+/* A pooler may give the session, and with it the setting, to an application: then the
+ * look alone has to do. */
+static int forbid_hiding(struct pg_store *s, struct outrider_error *err)
+{
+    if (PQbackendPID(s->pg) != s->cat.backend_pid)
+        return 0;
+    return outrider__pg_store_exec(s, "SET row_security = off", "cannot set the session up", err);
+}
+
+int outrider__pg_store_guard(struct pg_store *s, bool is_strict, struct outrider_error *err)
+{
+    struct pg_args args;
+    PGresult *r = NULL;
+    if (forbid_hiding(s, err) < 0)
+        return -1;
+    outrider__pg_args_init(&args);
+    outrider__pg_guard_args(&args, s->config, s->cat.companion_schema);
+    int rc = outrider__pg_store_query(s, outrider__pg_guard_sql, &args, "cannot read the catalogue",
+                                      &r, err);
+    outrider__pg_args_release(&args);
+    if (rc == 0)
+        rc = outrider__pg_guard_check(r, is_strict, err);
+    PQclear(r);
+    return rc;
+}
+
 int outrider__pg_store_ready(struct pg_store *s, struct outrider_error *err)
 {
     char place[160];
@@ -138,7 +164,9 @@ int outrider__pg_store_ready(struct pg_store *s, struct outrider_error *err)
                               "%s has %s, but not outrider_cursor and outrider_parked beside it; "
                               "run `outrider init`",
                               place, s->cat.table);
-    return outrider__pg_catalog_check_version(&s->cat, place, err);
+    if (outrider__pg_catalog_check_version(&s->cat, place, err) < 0)
+        return -1;
+    return outrider__pg_store_guard(s, false, err);
 }
 
 static int store_put_begin(struct store *base, struct outrider_error *err)

@@ -10,6 +10,7 @@
 #include "catalog.h"
 #include "core/config.h"
 #include "core/store.h"
+#include "guard.h"
 #include "wire.h"
 
 #define PG_SCHEMA_VERSION 3
@@ -32,6 +33,8 @@ int outrider__pg_store_connect(struct pg_store *s, struct outrider_error *err);
 int outrider__pg_store_catalog(struct pg_store *s, struct outrider_error *err);
 /* That, and the tables are there: what every command but init needs. */
 int outrider__pg_store_ready(struct pg_store *s, struct outrider_error *err);
+/* Whether all rows can be seen; is_strict: and are where a relay looks (guard.h). */
+int outrider__pg_store_guard(struct pg_store *s, bool is_strict, struct outrider_error *err);
 /* One statement; *ret_result is the caller's to clear, and may be NULL if not wanted. */
 int outrider__pg_store_query(struct pg_store *s, const char *sql, const struct pg_args *args,
                              const char *what, PGresult **ret_result, struct outrider_error *err);

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* $K: cursor table, $P: parked table, $T: the outbox. Positions and the outbox
- * are read in one snapshot. */
+/* $K: cursor table, $P: parked table, $T: the outbox, $S: its sequence. Positions and the
+ * outbox are read in one snapshot; what is above the sequence waits (log.h (9)). */
 #define COUNT_PARKED(state)                                                             \
     "(SELECT count(*) FROM $P p WHERE p.pipeline = c.pipeline AND p.outbox = c.outbox " \
     "AND p.state = '" state "'), "
@@ -15,16 +15,22 @@
 #define N_QUEUED COUNT_PARKED("queued")
 #define N_DEAD COUNT_PARKED("dead")
 static const char sql_status[] =
-    "SELECT c.pipeline, c.sink, c.position, coalesce((SELECT max(seq) FROM $T), 0), "
-    "(SELECT count(*) FROM $T o WHERE o.seq > c.position) + coalesce((SELECT count(*) FROM "
+    "WITH q AS MATERIALIZED (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS top FROM $S) "
+    "SELECT c.pipeline, c.sink, "
+    "c.position, "
+    "coalesce((SELECT max(seq) FROM $T WHERE seq <= (SELECT top FROM q)), 0), "
+    "(SELECT count(*) FROM $T o WHERE o.seq > c.position AND o.seq <= (SELECT top FROM q)) + "
+    "coalesce((SELECT count(*) FROM "
     "unnest(c.gaps) g JOIN $T o ON o.seq >= lower(g) AND o.seq < upper(g)), 0), " N_PARKED N_QUEUED
-        N_DEAD
-    "(SELECT min(created_at) FROM (SELECT o.created_at FROM $T o WHERE o.seq > c.position ORDER BY "
-    "o.seq LIMIT 100) f), c.delivered_total, c.expired_total, c.skipped_total, c.dead_total, "
+        N_DEAD "(SELECT min(created_at) FROM (SELECT o.created_at FROM $T o WHERE o.seq > "
+    "c.position AND o.seq "
+    "<= (SELECT top FROM q) ORDER BY o.seq LIMIT 100) f), c.delivered_total, c.expired_total, "
+    "c.skipped_total, c.dead_total, "
     "c.settled_at, EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND "
     "l.objsubid = 1 AND l.database = (SELECT oid FROM pg_database WHERE datname = "
     "current_database()) AND l.classid = ((k.key >> 32) & 4294967295)::oid AND l.objid = (k.key & "
-    "4294967295)::oid) FROM (SELECT pipeline, outbox, sink, position, gaps, delivered_total, "
+    "4294967295)::oid), (SELECT count(*) FROM $T o WHERE o.seq > (SELECT top FROM q)) FROM (SELECT "
+    "pipeline, outbox, sink, position, gaps, delivered_total, "
     "expired_total, skipped_total, dead_total, settled_at FROM $K WHERE outbox = $1 UNION ALL "
     "SELECT $2, $1, '', 0, '{}', 0, 0, 0, 0, NULL WHERE NOT EXISTS (SELECT FROM $K WHERE outbox = "
     "$1)) c CROSS JOIN LATERAL (SELECT hashtextextended('outrider/' || c.outbox || '/' || "
@@ -69,6 +75,7 @@ static int query(struct pg_store *s, const char *template, const struct pg_args 
                            : p[1] == 'T' ? s->cat.table
                            : p[1] == 'K' ? s->cat.cursor_table
                            : p[1] == 'P' ? s->cat.parked_table
+                           : p[1] == 'S' ? s->cat.sequence
                                          : NULL;
         if (name == NULL) {
             strbuf_append_char(&sql, *p);
@@ -100,9 +107,19 @@ static void read_status(const PGresult *r, int row, struct store_status *st)
         .dead_total = (uint64_t)outrider__pg_get_int(r, row, 12, 0),
         .settled_at_us = outrider__pg_get_time(r, row, 13, 0),
         .relay_active = outrider__pg_get_bool(r, row, 14),
+        .ahead = (uint64_t)outrider__pg_get_int(r, row, 15, 0),
     };
     (void)snprintf(st->pipeline, sizeof st->pipeline, "%s", outrider__pg_get_str(r, row, 0));
     (void)snprintf(st->sink, sizeof st->sink, "%s", outrider__pg_get_str(r, row, 1));
+}
+
+static void tell_ahead(const struct pg_store *s, struct store_status *st)
+{
+    if (st->ahead > 0)
+        (void)snprintf(st->ahead_text, sizeof st->ahead_text,
+                       "%llu rows of %.150s have a seq above its sequence and wait until it comes "
+                       "there; insert them anew without a seq, and delete these",
+                       (unsigned long long)st->ahead, s->cat.table);
 }
 
 int outrider__pg_store_status(struct store *base, void (*row)(void *, const struct store_status *),
@@ -125,6 +142,7 @@ int outrider__pg_store_status(struct store *base, void (*row)(void *, const stru
     for (int i = 0; i < PQntuples(r); i++) {
         struct store_status st;
         read_status(r, i, &st);
+        tell_ahead(s, &st);
         rc = outrider__pg_store_slot_status(s, &st, err);
         if (rc < 0)
             break;

@@ -74,11 +74,25 @@ static bool check_outbox(const struct doctor *d)
     return true;
 }
 
+/* Every layout; what a relay refuses is a problem. */
+static bool check_guard(const struct doctor *d)
+{
+    struct pg_store *s = d->s;
+    struct outrider_error why;
+    bool is_strict = !outrider__pg_store_adopts(s) || s->config->source.mode == MODE_CDC;
+    if (s->cat.oid == 0 || outrider__pg_store_guard(s, is_strict, &why) == 0)
+        return true;
+    outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
+    return false;
+}
+
 static void check_pipeline(void *ctx, const struct store_status *st)
 {
     struct doctor *d = ctx;
     outrider__find_lag(&d->to, st, st->relay_active ? "a relay is active" : NULL);
     outrider__find_failed(&d->to, st);
+    if (st->ahead > 0 && d->n_pipelines == 0)
+        outrider__find(&d->to, FINDING_WARNING, NULL, "%s", st->ahead_text);
     if (d->n_pipelines++ == 0 || st->position < d->slowest_position) {
         (void)snprintf(d->slowest, sizeof d->slowest, "%s", st->pipeline);
         d->slowest_position = st->position;
@@ -129,6 +143,8 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
         return 0;
     }
     check_server(&d);
+    if (!check_guard(&d))
+        return 0;
     if (outrider__pg_store_adopts(s))
         return outrider__pg_adopted_doctor(s, found, ctx, err);
     if (!check_outbox(&d))

@@ -295,8 +295,9 @@ static int compose(const struct init_options *asked, const struct circumstances 
     const struct pg_schema_value values[] = {{"PAYLOAD", payload}, {"SCHEMA", c->schema}};
     bool is_foreign = c->has_outbox && !c->is_ours;
     /* Two at once: the second waits, and then finds everything there. */
-    strbuf_append_str(sql, "BEGIN;\nSET LOCAL client_min_messages = warning;\n"
-                           "SELECT pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n");
+    strbuf_append_str(
+        sql, "BEGIN;\nSET LOCAL client_min_messages = warning;\nSET LOCAL row_security = off;\n"
+             "SELECT pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n");
     if (!is_foreign)
         append_table(sql, &layouts[i], &o, payload, c->has_outbox);
     append_companions(sql, c);

@@ -44,6 +44,8 @@ static int query(struct pg_store *s, struct strbuf *sql, const char *pipeline,
 static void read_slot(const PGresult *r, struct store_status *st)
 {
     st->is_cdc = strcmp(outrider__pg_get_str(r, 0, 0), "cdc") == 0;
+    if (st->is_cdc)
+        st->ahead = 0; /* the stream has them */
     if (st->is_cdc && !PQgetisnull(r, 0, 2)) {
         st->position = outrider__pg_get_int(r, 0, 1, 0);
         st->pending = (uint64_t)outrider__pg_get_int(r, 0, 2, 0);
@@ -173,7 +175,9 @@ static void reset_sql(struct strbuf *sql, const struct pg_store *s)
     outrider__strbuf_appendf(
         sql,
         " AS needed FROM k CROSS JOIN (SELECT i.seq, i.id::text AS id, i.xmin::text::int8 AS xmin "
-        "FROM %s i) w WHERE k.settled_xid IS NOT NULL AND k.system_id = %" PRId64
+        "FROM %s i WHERE i.seq > 0 AND i.seq <= (SELECT CASE WHEN is_called THEN last_value ELSE 0 "
+        "END FROM %s)) w WHERE k.settled_xid "
+        "IS NOT NULL AND k.system_id = %" PRId64
         "), m AS MATERIALIZED (SELECT max(seq) AS seq FROM w WHERE NOT needed), p AS (SELECT m.seq "
         "AS position, (SELECT int8multirange(int8range(1, m.seq)) - coalesce(range_agg(int8range("
         "w.seq, w.seq, '[]')), '{}') FROM w WHERE NOT w.needed) AS gaps, (SELECT w.id FROM w WHERE "
@@ -184,7 +188,7 @@ static void reset_sql(struct strbuf *sql, const struct pg_store *s)
         "CASE WHEN p.position IS NULL THEN u.anchor_id ELSE p.anchor END FROM k, p WHERE "
         "u.pipeline = $1 AND u.outbox = $2 RETURNING u.position, p.position IS NOT NULL, (SELECT "
         "count(*) FROM w WHERE needed)",
-        s->cat.table, s->cat.system_id, s->cat.cursor_table);
+        s->cat.table, s->cat.sequence, s->cat.system_id, s->cat.cursor_table);
 }
 
 /* Rows of other tables say themselves what is settled, or nobody knows. */
