@@ -353,6 +353,27 @@ class DoctorCheckVersion(harness.OutriderTest):
                               "file:" + self.path("blocked"), code=1)
         self.assertIn("problem", r.out)
 
+    def test_doctor_tells_of_seqs_that_were_chosen_by_hand(self):
+        """The last one is delivered; then nobody can insert, until it is gone again."""
+        self.init()
+        self.put()
+        insert = "INSERT INTO outbox (seq, id, aggregate_type, aggregate_id, event_type) VALUES (?, ?, 'a', 'k', 't')"
+        self.sql(insert, -7, "below")
+        self.sql(insert, 2 ** 63 - 1, "last")
+        self.relay_once()
+        self.assertEqual(len(self.delivered_ids()), 2)
+        r = self.run_outrider("doctor", "--from", self.url, code=1)
+        self.assertRegex(r.out, "problem .*seqs are used up")
+        self.assertRegex(r.out, "warning .*1 rows have a seq below 1")
+        self.put(code=1)
+        self.sql("DELETE FROM outbox WHERE seq = ?", 2 ** 63 - 1)
+        self.sql("UPDATE sqlite_sequence SET seq = (SELECT max(seq) FROM outbox) WHERE name = 'outbox'")
+        self.run_outrider("resync", "--db", self.url)
+        self.put()
+        self.relay_once()
+        self.assertIn(self.sql("SELECT id FROM outbox WHERE seq = 2")[0][0], self.delivered_ids())
+        self.assertNotIn("used up", self.run_outrider("doctor", "--from", self.url).out)
+
     def test_resync_leaves_an_intact_history_alone(self):
         self.init()
         self.put()

@@ -231,6 +231,38 @@ class StatusSecurity(Guarded):
         self.assertEqual(self.delivered_labels(), ["one"])
 
 
+class MarksWithoutEffect(Guarded):
+    init_arguments = ("--layout", "status")
+    RULE = "CREATE RULE quiet AS ON UPDATE TO outbox DO INSTEAD NOTHING"
+    TRIGGER = ("CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+               "CREATE TRIGGER quiet BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION quiet()")
+
+    def test_an_event_is_not_published_for_ever(self):
+        for obstacle in ("RULE", "TRIGGER"):
+            with self.subTest(obstacle):
+                relay = self.start_relay()
+                self.owner(getattr(self, obstacle))
+                self.write(obstacle)
+                self.stopped(relay, r"public\.outbox.*no effect.*rule.*trigger")
+                self.assertEqual(self.delivered_labels().count(obstacle), 2)
+                self.owner(f"DROP {obstacle} quiet ON outbox")
+                self.relay_once()
+                self.relay_once()
+                self.assertEqual(self.delivered_labels().count(obstacle), 3)
+
+    def test_rows_that_are_deleted_before_they_are_marked_are_nothing_special(self):
+        relay = self.start_relay()
+        for i in range(3):
+            self.owner("CREATE OR REPLACE FUNCTION gone() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM outbox "
+                       "WHERE id = OLD.id; RETURN NULL; END'; DROP TRIGGER IF EXISTS gone ON outbox; CREATE TRIGGER gone "
+                       "BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION gone()")
+            self.write(f"gone-{i}")
+            self.wait_label(f"gone-{i}", relay=relay)
+            wait_until(lambda: self.owner("SELECT count(*) FROM outbox") == [("0",)], "the row to be deleted")
+        self.stop_relay(relay)
+        self.assertEqual(len(self.delivered_labels()), 3)
+
+
 class CdcSecurity(CdcTest, Guarded):
     def test_it_is_refused_at_start_and_while_the_relay_runs(self):
         for i, table in enumerate(TABLES):
@@ -312,8 +344,10 @@ class Children(Guarded):
 
     def test_a_seq_of_0_does_not_stop_a_pipeline(self):
         self.choose(0, "zero")
+        self.choose(-7, "minus")
         self.write("one")
         self.relay_once()
+        self.assertRegex(self.doctor(), r"2 rows of public\.outbox have a seq below 1")
         self.write("two")
         self.relay_once()
         self.assertEqual(self.delivered_labels(), ["one", "two"])

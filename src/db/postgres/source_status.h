@@ -23,6 +23,8 @@
  *  (5) Failed rows come back through the same door: when they are due they may
  *      be taken like any other, in order, those behind them with them. There
  *      are no parked batches.
+ *      A mark without effect (a rule, a trigger that returns NULL) would let an event
+ *      be published for ever: when that event comes a second time, it is an error.
  *  (6) What a table has no columns for (attempts, the next one's time, being
  *      dead) stands in outrider_parked, under the row's id.
  */
@@ -73,6 +75,7 @@ struct status_table {
     struct strbuf seen;      /* words that rows had when they were last looked at in vain */
     struct strbuf uncovered; /* what was told last of rows that no word covers */
     uint64_t n_uncovered;
+    char unmarked[64];  /* the first event of the last batch that was not marked as a whole; "" */
     int64_t usual_rows; /* that a usual read may take: few where large ones lie between; 0: all */
 };
 

@@ -112,6 +112,20 @@ static void check_payloads(const struct doctor *d)
     outrider__find_payload(&d->to, largest, d->s->config->source.max_payload);
 }
 
+/* Those above the sequence are told with the pipelines: they wait. */
+static void check_numbers(const struct doctor *d)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, 1024);
+    outrider__strbuf_appendf(&sql, "SELECT count(*) FROM %s WHERE seq < 1", d->s->cat.table);
+    int64_t n = ask(d, strbuf_cstr(&sql), 0);
+    outrider__strbuf_release(&sql);
+    if (n > 0)
+        outrider__find(&d->to, FINDING_WARNING, "insert them anew without a seq, and delete these",
+                       "%lld rows of %s have a seq below 1: nobody delivers them", (long long)n,
+                       d->s->cat.table);
+}
+
 static void check_retention(const struct doctor *d)
 {
     outrider__find_retention(&d->to, d->s->config->cleanup.retention_us);
@@ -149,8 +163,10 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
         return outrider__pg_adopted_doctor(s, found, ctx, err);
     if (!check_outbox(&d))
         return 0;
-    if (s->cat.has_seq && !s->cat.has_mark)
+    if (s->cat.has_seq && !s->cat.has_mark) {
         check_payloads(&d);
+        check_numbers(&d);
+    }
     check_old_transactions(&d);
     int rc = outrider__pg_store_status(base, check_pipeline, &d, err);
     check_retention(&d);

@@ -107,6 +107,27 @@ static void check_history(const struct doctor *d)
             (long long)broken);
 }
 
+/* AUTOINCREMENT counts from the highest seq that was ever there, also one chosen by hand. */
+static void check_numbers(const struct doctor *d)
+{
+    int64_t highest, n_below;
+    if (outrider__sqlite_int(d->s->db,
+                             "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = "
+                             "'outbox'",
+                             0, &highest, NULL) == 0 &&
+        highest == INT64_MAX)
+        outrider__find(&d->to, FINDING_PROBLEM,
+                       "when it is delivered, delete the row that has the highest seq, set "
+                       "sqlite_sequence back to the highest that is left, and run `outrider "
+                       "resync`",
+                       "seqs are used up: nobody can insert an event (SQLITE_FULL)");
+    if (outrider__sqlite_int(d->s->db, "SELECT count(*) FROM outbox WHERE seq < 1", 0, &n_below,
+                             NULL) == 0 &&
+        n_below > 0)
+        outrider__find(&d->to, FINDING_WARNING, "insert them anew without a seq, and delete these",
+                       "%lld rows have a seq below 1: nobody delivers them", (long long)n_below);
+}
+
 int outrider__sqlite_doctor(struct store *base, finding_fn *found, void *ctx,
                             struct outrider_error *err)
 {
@@ -123,6 +144,7 @@ int outrider__sqlite_doctor(struct store *base, finding_fn *found, void *ctx,
     check_journal(&d);
     check_integrity(&d);
     check_history(&d);
+    check_numbers(&d);
     check_payloads(&d);
     outrider__find_retention(&d.to, s->config->cleanup.retention_us);
     return outrider__sqlite_status(base, check_pipeline, &d, err);
