@@ -225,6 +225,23 @@ class Alone(HybridTest):
         self.drain()
         self.assertEqual(self.check_order(), 0)
 
+    def test_a_publisher_from_which_rows_are_hidden_leaves_them_to_the_relay(self):
+        """A mark that hits nothing is not taken for one: every event would come twice."""
+        self.server.query("DROP ROLE IF EXISTS hybrid_bound")
+        self.query("CREATE ROLE hybrid_bound LOGIN IN ROLE outrider_writer, outrider_relay")
+        self.query("GRANT ALL ON customers TO hybrid_bound")
+        self.query("GRANT CREATE ON SCHEMA public TO hybrid_bound")
+        self.query("ALTER TABLE outbox ENABLE ROW LEVEL SECURITY")
+        self.query("CREATE POLICY writes ON outbox FOR INSERT WITH CHECK (true)")
+        self.query("CREATE POLICY reads ON outbox FOR SELECT USING (true)")
+        owner, self.url = self.url, self.server.url(self.database, "hybrid_bound")
+        figures = self.finish(self.shop(20, "hybrid.lease=300ms", customers=100000))
+        self.assertEqual(figures["published"], 0)
+        self.url = owner
+        self.wait_leases()
+        self.drain()
+        self.assertLess(self.check_order(), 20)
+
     def test_a_mode_that_it_cannot_keep_is_refused(self):
         for option in ("source.mode=cdc", "source.durable=standby"):
             shop = self.shop(1, option)
