@@ -34,6 +34,7 @@ enum on_dead { ON_DEAD_SKIP, ON_DEAD_BLOCK };
 enum form { FORM_RAW, FORM_ENVELOPE, FORM_CLOUDEVENTS, FORM_CLOUDEVENTS_BINARY, FORM_OBJECT };
 enum object_payload { OBJECT_PAYLOAD_JSON, OBJECT_PAYLOAD_STRING };
 enum missing_columns { MISSING_IS_ERROR, MISSING_IS_LEFT_OUT };
+enum map_epoch { EPOCH_NONE, EPOCH_S, EPOCH_MS, EPOCH_US, EPOCH_NS };
 enum source_mode { MODE_POLL, MODE_CDC };
 enum durable { DURABLE_LOCAL, DURABLE_STANDBY };
 enum after_publish {
@@ -110,6 +111,7 @@ struct pipeline_config {
         struct string_map status_values;  /* state: value */
         struct string_map header_columns; /* header: column */
         int missing_columns;              /* enum missing_columns: of header_columns */
+        int epoch;                        /* enum map_epoch: what integers as times count */
     } map;
 
     struct {

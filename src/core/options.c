@@ -92,6 +92,9 @@ static const struct option table[] = {
      .text = "postgresql: headers of the message that come from columns of the table, beside the event's own; NULL: no header."},
     {"map.missing_columns", OPTION_ENUM, AT(map.missing_columns), .initial = "error", .values = "error|ignore",
      .text = "What a column of map.header_columns means that the table does not have."},
+    {"map.epoch", OPTION_ENUM, AT(map.epoch), .initial = "none", .values = "none|s|ms|us|ns",
+     .text = "postgresql: what a column counts that is a time and has an integer type: seconds, milliseconds, microseconds or nanoseconds since 1970 in UTC; "
+             "it holds for every time that is read or written. none: there is no such column, and one is refused."},
 
     {"sink.url", OPTION_SECRET_URL, AT(sink.url), .example = "file:/var/lib/outrider/events",
      .text = "Where events go: the receiver's URL."},

@@ -34,9 +34,9 @@ static void given(const char *name, const char *value)
 
 #define COLUMN(n, k, ...)                                               \
     {                                                                   \
-        .name = n, .type = "text", .kind = k, .length = -1, __VA_ARGS__ \
+        .name = n, .quoted = n, .type = "text", .kind = k, .length = -1, __VA_ARGS__ \
     }
-#define KEY .is_key = true, .is_unique = true, .is_indexed = true
+#define KEY .is_key = true, .is_unique = true, .is_indexed = true, .is_not_null = true
 
 #define TABLE(t, columns_of_it)                            \
     static struct map_table t = {.quoted = "public." #t,   \

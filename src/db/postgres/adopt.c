@@ -31,7 +31,17 @@ enum column {
     C_DEFAULT,
     C_CHECK,
     C_LABELS,
-    C_CONDITIONS
+    C_CONDITIONS,
+    C_QUOTED_COLUMN,
+    C_UNIQUE_IN_PARTS,
+    C_FIXED,
+    C_CAN_SELECT,
+    C_CAN_UPDATE,
+    C_RELKIND,
+    C_ROLE,
+    C_CAN_DELETE,
+    C_HIDES_UPDATE,
+    C_HIDES_DELETE
 };
 
 static enum map_kind kind_of(Oid type, char typtype)
@@ -110,13 +120,33 @@ static int read_column(struct map_column *c, const PGresult *r, int row, struct 
         .is_numbered = outrider__pg_get_bool(r, row, C_NUMBERED),
         .initial = keep(arena, r, row, C_DEFAULT),
         .check = keep(arena, r, row, C_CHECK),
+        .quoted = keep(arena, r, row, C_QUOTED_COLUMN),
+        .is_unique_in_parts = outrider__pg_get_bool(r, row, C_UNIQUE_IN_PARTS),
+        .is_fixed = outrider__pg_get_bool(r, row, C_FIXED),
+        .can_select = outrider__pg_get_bool(r, row, C_CAN_SELECT),
+        .can_update = outrider__pg_get_bool(r, row, C_CAN_UPDATE),
     };
     c->kind = kind_of(c->oid, *outrider__pg_get_str(r, row, C_TYPE_KIND));
-    if (c->name == NULL || c->type == NULL)
+    if (c->name == NULL || c->type == NULL || c->quoted == NULL)
         return -1;
     if (outrider__pg_adopt_split(arena, keep(arena, r, row, C_CONDITIONS), &c->conditions) < 0)
         return -1;
     return outrider__pg_adopt_split(arena, keep(arena, r, row, C_LABELS), &c->all);
+}
+
+static int check_relation(const PGresult *r, const char *asked, struct outrider_error *err)
+{
+    char kind = *outrider__pg_get_str(r, 0, C_RELKIND);
+    if (kind == 'r' || kind == 'p')
+        return 0;
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                          "%.100s is %s, and an outbox is a table: rows are locked and marked "
+                          "there; name the table that holds the rows with --table",
+                          asked,
+                          kind == 'v'   ? "a view"
+                          : kind == 'm' ? "a materialized view"
+                          : kind == 'f' ? "a foreign table"
+                                        : "no table");
 }
 
 int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *asked,
@@ -133,6 +163,8 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                               "table %.100s has more than %d columns: hardly an outbox", asked,
                               MAP_COLUMNS_MAX);
+    if (check_relation(r, asked, err) < 0)
+        return -1;
     a->oid = (Oid)outrider__pg_get_int(r, 0, C_OID, 0);
     a->is_partitioned = outrider__pg_get_bool(r, 0, C_PARTITIONED);
     a->is_ours = outrider__pg_get_bool(r, 0, C_OURS);
@@ -143,8 +175,13 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
         .columns = outrider__arena_alloc(arena, (size_t)n * sizeof *a->table.columns),
         .n = (size_t)n,
         .n_key = (size_t)outrider__pg_get_int(r, 0, C_N_KEY, 0),
+        .role = keep(arena, r, 0, C_ROLE),
+        .is_partitioned = a->is_partitioned,
+        .can_delete = outrider__pg_get_bool(r, 0, C_CAN_DELETE),
+        .hides_update = outrider__pg_get_bool(r, 0, C_HIDES_UPDATE),
+        .hides_delete = outrider__pg_get_bool(r, 0, C_HIDES_DELETE),
     };
-    if (a->table.name == NULL || a->table.columns == NULL)
+    if (a->table.name == NULL || a->table.columns == NULL || a->table.role == NULL)
         return outrider__fail_nomem(err);
     for (int i = 0; i < n; i++)
         if (read_column(&a->table.columns[i], r, i, arena) < 0)
@@ -176,6 +213,29 @@ int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *co
     (void)snprintf(a->cursor_table, sizeof a->cursor_table, "%s", cat->cursor_table);
     (void)snprintf(a->parked_table, sizeof a->parked_table, "%s", cat->parked_table);
     return 0;
+}
+
+int outrider__pg_adopt_check(struct adopted *a, const struct pipeline_config *config,
+                             struct outrider_error *err)
+{
+    int after = config->source.after_publish;
+    bool touches = after == AFTER_PUBLISH_MARK || after == AFTER_PUBLISH_DELETE ||
+                   (config->cleanup.adopted && config->cleanup.retention_us > 0);
+    struct outrider_error why;
+    struct map_needs needs;
+    outrider__map_needs(&a->map, config, &needs);
+    a->can_be_polled = a->map.mark != MARK_NONE;
+    if (outrider__map_check_needs(&a->map, &needs, &why) == 0)
+        return 0;
+    /* The stream needs no mark, if nobody asked for one. */
+    if (config->source.mode == MODE_CDC && !touches) {
+        a->can_be_polled = false;
+        memset(needs.writes, 0, sizeof needs.writes);
+        return outrider__map_check_needs(&a->map, &needs, err);
+    }
+    if (err != NULL)
+        *err = why;
+    return -1;
 }
 
 static void append_quoted(struct strbuf *sql, const char *text, char quote)
@@ -334,6 +394,16 @@ static void cast_column(struct strbuf *sql, const struct adopted *a, enum column
     outrider__strbuf_appendf(sql, "::%s, ", type);
 }
 
+static void time_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                        const char *alias)
+{
+    if (has(a, role))
+        outrider__pg_sql_time(sql, a, role, alias);
+    else
+        strbuf_append_str(sql, "NULL::timestamptz");
+    strbuf_append_str(sql, ", ");
+}
+
 /* The event's own headers and those that are made from columns, as one object. */
 static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias)
 {
@@ -362,6 +432,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
                             const char *max)
 {
     const struct map_column *payload = a->map.columns[ROLE_PAYLOAD];
+    bool is_own_form = payload->kind == KIND_JSON || payload->kind == KIND_BYTES;
     struct strbuf column, size;
     outrider__strbuf_init(&column, 512);
     outrider__strbuf_init(&size, 4096);
@@ -373,14 +444,14 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     text_column(sql, a, ROLE_AGGREGATE_ID, alias, NULL);
     text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type);
     outrider__strbuf_appendf(sql, "CASE WHEN %s <= %s THEN %s%s END, ", strbuf_cstr(&size), max,
-                             strbuf_cstr(&column), payload->kind == KIND_TEXT ? "::text" : "");
+                             strbuf_cstr(&column), is_own_form ? "" : "::text");
     headers_column(sql, a, alias);
     text_column(sql, a, ROLE_TOPIC, alias, NULL);
     text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL);
     cast_column(sql, a, ROLE_PARTITION, alias, "int4");
-    cast_column(sql, a, ROLE_OCCURRED_AT, alias, "timestamptz");
-    cast_column(sql, a, ROLE_CREATED_AT, alias, "timestamptz");
-    cast_column(sql, a, ROLE_EXPIRES_AT, alias, "timestamptz");
+    time_column(sql, a, ROLE_OCCURRED_AT, alias);
+    time_column(sql, a, ROLE_CREATED_AT, alias);
+    time_column(sql, a, ROLE_EXPIRES_AT, alias);
     outrider__strbuf_appendf(sql, "CASE WHEN %s > %s THEN %s END", strbuf_cstr(&size), max,
                              strbuf_cstr(&size));
     sql->failed |= column.failed || size.failed;
@@ -411,8 +482,8 @@ void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, co
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         if (!has(a, times[i]))
             continue;
-        outrider__pg_sql_column(sql, a, times[i], alias);
-        strbuf_append_str(sql, "::timestamptz, ");
+        outrider__pg_sql_time(sql, a, times[i], alias);
+        strbuf_append_str(sql, ", ");
     }
     /* Without any time nothing is ever old enough. */
     strbuf_append_str(sql, "'infinity'::timestamptz)");
@@ -448,7 +519,9 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
         /* By itself, so that an index on it serves. */
         strbuf_append_str(sql, "(");
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, "i.");
-        strbuf_append_str(sql, " < $1::timestamptz OR ");
+        strbuf_append_str(sql, " < ");
+        outrider__pg_sql_stamp(sql, a, ROLE_PUBLISHED_AT, "$1::timestamptz");
+        strbuf_append_str(sql, " OR ");
         outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, "i.");
         strbuf_append_str(sql, " IS NULL) AND ");
     }

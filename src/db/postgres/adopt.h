@@ -24,6 +24,8 @@ struct adopted {
     /* Where the table itself has no place for them: */
     bool parks_retries; /* attempts and due time */
     bool parks_dead;    /* that it is dead */
+    /* Rows can be marked, or removed: without that, mode cdc reads the stream alone. */
+    bool can_be_polled;
 };
 
 /* $1: the table's name as the user wrote it. Rows: see adopt.c. */
@@ -53,6 +55,10 @@ uint64_t outrider__pg_adopt_uncovered(const PGresult *r, struct strbuf *ret_word
 /* The map. cat says where our own tables are. */
 int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *config,
                              const struct pg_catalog *cat, struct outrider_error *err);
+/* Whether a relay can do there all that it will have to, as far as the catalogue tells:
+ * before the first event is published. */
+int outrider__pg_adopt_check(struct adopted *a, const struct pipeline_config *config,
+                             struct outrider_error *err);
 /* Whether such a table is read as rows with a state, by what the catalogue said of it. */
 bool outrider__pg_adopt_reads(const struct pg_catalog *cat, const struct pipeline_config *config);
 
@@ -65,6 +71,20 @@ void outrider__pg_sql_ident(struct strbuf *sql, const char *name);
 void outrider__pg_sql_literal(struct strbuf *sql, const char *text);
 void outrider__pg_sql_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
                              const char *alias);
+/*
+ * adopt_time.c
+ */
+/* A column of a time, or a value of its form, as timestamptz. */
+void outrider__pg_sql_time(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                           const char *alias);
+void outrider__pg_sql_time_of(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                              const char *value);
+/* A time (SQL, a timestamptz) in the form of that column. */
+void outrider__pg_sql_stamp(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                            const char *when);
+/* NULL, or what says the same in a column that must not be NULL. Only for UPDATE ... SET. */
+void outrider__pg_sql_nothing(struct strbuf *sql, const struct adopted *a, enum column_role role);
+
 /* The lane's name as SQL. */
 void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* The condition that a row is not settled, as far as the row itself says. */

@@ -154,11 +154,13 @@ static void count_sql(struct strbuf *q, const struct adopted *a)
         strbuf_append_str(q, ", NULL::timestamptz");
         return;
     }
-    strbuf_append_str(q, ", (SELECT min(");
+    strbuf_append_str(q, ", (SELECT ");
+    outrider__pg_sql_time_of(q, a, ROLE_CREATED_AT, "m.oldest");
+    strbuf_append_str(q, " FROM (SELECT min(");
     outrider__pg_sql_column(q, a, ROLE_CREATED_AT, "o.");
-    outrider__strbuf_appendf(q, ")::timestamptz FROM %s o WHERE ", a->outbox);
+    outrider__strbuf_appendf(q, ") AS oldest FROM %s o WHERE ", a->outbox);
     waits(q, a);
-    strbuf_append_str(q, ")");
+    strbuf_append_str(q, ") m)");
 }
 
 /* Rows that wait for ever, unless somebody says what their state means. */
@@ -279,8 +281,7 @@ static void died_at(struct strbuf *q, const struct adopted *a)
         strbuf_append_str(q, "now()");
         return;
     }
-    outrider__pg_sql_column(q, a, role, "o.");
-    strbuf_append_str(q, "::timestamptz");
+    outrider__pg_sql_time(q, a, role, "o.");
 }
 
 /* $1: ids or NULL, $2: event type or NULL, $3: since, $4: failed ones too. */
@@ -352,7 +353,11 @@ static void list_sql(struct strbuf *q, const struct adopted *a)
     strbuf_append_str(q, " THEN 'dead' ELSE 'parked' END");
     optional(q, a, ROLE_LAST_ERROR_CODE, "text");
     optional(q, a, ROLE_LAST_ERROR, "text");
-    optional(q, a, ROLE_NEXT_ATTEMPT_AT, "timestamptz");
+    strbuf_append_str(q, ", ");
+    if (a->map.columns[ROLE_NEXT_ATTEMPT_AT] != NULL)
+        outrider__pg_sql_time(q, a, ROLE_NEXT_ATTEMPT_AT, "o.");
+    else
+        strbuf_append_str(q, "NULL::timestamptz");
     strbuf_append_str(q, ", ");
     died_at(q, a);
     outrider__strbuf_appendf(q, " FROM %s o", a->outbox);
@@ -441,22 +446,24 @@ struct change {
 
 static void retry_sql(struct strbuf *q, const struct adopted *a)
 {
-    static const struct {
-        enum column_role role;
-        const char *value;
-    } sets[] = {{ROLE_ATTEMPTS, "0"},        {ROLE_NEXT_ATTEMPT_AT, "NULL"},
-                {ROLE_LOCKED_BY, "NULL"},    {ROLE_LOCKED_AT, "NULL"},
-                {ROLE_LOCKED_UNTIL, "NULL"}, {ROLE_UPDATED_AT, "now()"}};
+    static const enum column_role sets[] = {ROLE_ATTEMPTS,  ROLE_NEXT_ATTEMPT_AT, ROLE_LOCKED_BY,
+                                            ROLE_LOCKED_AT, ROLE_LOCKED_UNTIL,    ROLE_UPDATED_AT};
     outrider__strbuf_appendf(q, "UPDATE %s o SET ", a->outbox);
     outrider__pg_sql_ident(q, a->map.columns[ROLE_STATUS]->name);
     strbuf_append_str(q, " = ");
     outrider__pg_sql_literal(q, a->map.values[STATE_PENDING]);
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-        if (a->map.columns[sets[i].role] == NULL)
+        if (a->map.columns[sets[i]] == NULL)
             continue;
         strbuf_append_str(q, ", ");
-        outrider__pg_sql_ident(q, a->map.columns[sets[i].role]->name);
-        outrider__strbuf_appendf(q, " = %s", sets[i].value);
+        outrider__pg_sql_ident(q, a->map.columns[sets[i]]->name);
+        strbuf_append_str(q, " = ");
+        if (sets[i] == ROLE_ATTEMPTS)
+            strbuf_append_str(q, "0");
+        else if (sets[i] == ROLE_UPDATED_AT)
+            outrider__pg_sql_stamp(q, a, ROLE_UPDATED_AT, "now()");
+        else
+            outrider__pg_sql_nothing(q, a, sets[i]);
     }
 }
 

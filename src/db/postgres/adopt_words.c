@@ -151,7 +151,13 @@ static void uncovered_indexed(struct strbuf *sql, const struct adopted *a, const
 static void sample_of(struct strbuf *sql, const struct adopted *a)
 {
     static const enum column_role orders[] = {ROLE_SEQ, ROLE_CREATED_AT};
-    outrider__strbuf_appendf(sql, "(SELECT * FROM %s s", a->outbox);
+    strbuf_append_str(sql, "(SELECT ");
+    outrider__pg_sql_column(sql, a, ROLE_STATUS, "s.");
+    if (a->map.columns[ROLE_PUBLISHED_AT] != NULL) {
+        strbuf_append_str(sql, ", ");
+        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, "s.");
+    }
+    outrider__strbuf_appendf(sql, " FROM %s s", a->outbox);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         const struct map_column *c = a->map.columns[orders[i]];
         if (c == NULL || !c->is_indexed)

@@ -25,6 +25,8 @@ static int read_one(struct adoption *x, struct outrider_error *err)
     struct adopted *a = x->table(x->s, x->at);
     if (outrider__pg_adopt_infer(a, x->s->config, &x->s->cat, err) < 0)
         return -1;
+    if (outrider__pg_adopt_check(a, x->s->config, err) < 0)
+        return -1;
     if (a->map.respelled[0] != '\0')
         outrider__pg_source_warn(x->s, "table %s: columns are taken in another spelling: %s",
                                  a->outbox, a->map.respelled);

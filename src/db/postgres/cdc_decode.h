@@ -64,6 +64,7 @@ struct cdc_outbox {
     const char *aggregate_type, *event_type;
     struct cdc_header headers[CDC_HEADERS_MAX];
     size_t n_headers;
+    int epoch; /* enum map_epoch: what an integer counts that is a time */
 };
 
 /* The columns of a table of ours as the server described them last. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/uuid.h"
 #include "cdc_decode.h"
+#include "core/config.h"
 #include "core/event_json.h"
 #include "wire.h"
 
@@ -170,12 +171,27 @@ static struct bytes expected(struct row *w, enum cdc_role role, const char *othe
     return bytes_is_null(text) ? bytes_str(otherwise) : text;
 }
 
+/* A number since 1970, between the years 1 and 9999, as adopt_time.c reads it. */
+static int64_t counted_time(int64_t n, int epoch)
+{
+    static const int64_t us_per[] = {[EPOCH_S] = 1000000, [EPOCH_MS] = 1000, [EPOCH_US] = 1};
+    static const int64_t first_us = -62135596800000000, last_us = 253402300799000000;
+    if (epoch == EPOCH_NS)
+        return n / 1000;
+    if (n > last_us / us_per[epoch])
+        return last_us;
+    return n < first_us / us_per[epoch] ? first_us : n * us_per[epoch];
+}
+
 static int64_t time_of(struct row *w, enum cdc_role role, int64_t otherwise)
 {
     const struct cdc_cell *c = &w->cells[role];
     int64_t us;
     if (c->form == 'n')
         return otherwise;
+    if (is_integer(w->rel->types[role]) && w->rel->outbox->epoch != EPOCH_NONE &&
+        (us = outrider__cdc_cell_int(c, INT64_MIN)) != INT64_MIN)
+        return counted_time(us, w->rel->outbox->epoch);
     if (c->form == 't') {
         if (bytes_eq(c->value, BYTES_LIT("infinity")))
             return CLOCK_NEVER;

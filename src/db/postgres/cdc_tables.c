@@ -95,7 +95,8 @@ static struct cdc_outbox outbox_of(struct cdc_table *t)
                            .schema = t->schema,
                            .table = t->a.table.name,
                            .aggregate_type = t->a.map.aggregate_type,
-                           .event_type = t->a.map.event_type};
+                           .event_type = t->a.map.event_type,
+                           .epoch = t->a.map.epoch};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (t->a.map.columns[roles[i].from] != NULL)
             o.columns[roles[i].to] = t->a.map.columns[roles[i].from]->name;
@@ -276,6 +277,22 @@ static int prepare_log(struct pg_source *s, struct outrider_error *err)
     return t->settle_log_sql == NULL ? outrider__fail_nomem(err) : 0;
 }
 
+/* What after_publish does must be possible, before an event is published. */
+static int try_settles(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (outrider__pg_request_begin(&s->conn, NULL, NULL, err) < 0)
+        return -1;
+    outrider__pg_args_clear(&c->args);
+    outrider__pg_array_begin(&c->args, PG_TEXT);
+    outrider__pg_array_end(&c->args);
+    for (size_t i = 0; i < c->tables.n; i++)
+        if (c->tables.items[i].settle_sql != NULL &&
+            outrider__pg_request_try(&s->conn, &c->tables.items[i].settle, &c->args, err) < 0)
+            return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
 int outrider__cdc_tables_prepare(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_tables *t = &cdc_of(s)->tables;
@@ -290,10 +307,12 @@ int outrider__cdc_tables_prepare(struct pg_source *s, struct outrider_error *err
         if (prepare_table(s, &t->items[i], err) < 0 || prepare_cleanup(s, &t->items[i], err) < 0)
             return -1;
         t->outboxes[i] = outbox_of(&t->items[i]);
-        t->can_be_polled &= t->items[i].a.map.mark != MARK_NONE;
+        t->can_be_polled &= t->items[i].a.can_be_polled;
         outrider__strbuf_appendf(&t->names, "%s%s", i > 0 ? ", " : "", t->items[i].a.outbox);
     }
-    return t->names.failed ? outrider__fail_nomem(err) : prepare_oversize(s, err);
+    if (t->names.failed)
+        return outrider__fail_nomem(err);
+    return prepare_oversize(s, err) < 0 ? -1 : try_settles(s, err);
 }
 
 void outrider__cdc_tables_release(struct cdc_tables *t)

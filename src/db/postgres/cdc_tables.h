@@ -34,7 +34,7 @@ struct cdc_tables {
     struct cdc_outbox *outboxes; /* for the decoder; as many as tables */
     size_t n_outboxes;
     struct strbuf names;  /* "public.a, public.b": for statements and messages */
-    bool can_be_polled;   /* every table has a mark */
+    bool can_be_polled;   /* every table has a mark, and the relay may write it */
     char *settle_log_sql; /* owned: after_publish on our own log */
     struct pg_statement settle_log;
     char *oversize_sql; /* owned: see outrider__pg_parked_init */

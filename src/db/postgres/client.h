@@ -28,6 +28,7 @@ int outrider__pg_fail(struct outrider_error *err, const PGconn *pg, const PGresu
 enum pg_purpose {
     PG_READS,   /* nothing is published yet; also whatever belongs to none of the others */
     PG_CLEANS,  /* removes old rows: nobody waits for it */
+    PG_TRIES,   /* is prepared only, to know now whether a later one can succeed */
     PG_SETTLES, /* writes down what is published already */
 };
 /* The disposition of an error in such a statement; "" is a lost connection. Never DEAD. */

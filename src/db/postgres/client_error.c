@@ -107,6 +107,10 @@ enum outrider_disposition outrider__pg_disposition(const char *state, enum pg_pu
         return OUTRIDER_RETRY;
     if (purpose == PG_SETTLES)
         return c->settling;
+    /* What the server says of the statement itself, it says each time. */
+    if (purpose == PG_TRIES)
+        return strncmp(state, "42", 2) == 0 && strcmp(state, "42P01") != 0 ? OUTRIDER_STOP
+                                                                           : c->settling;
     /* An error of a statement over many events is no single event's fault. */
     return c->disposition == OUTRIDER_DEAD ? OUTRIDER_RETRY : c->disposition;
 }

@@ -151,12 +151,16 @@ static void refused(struct pg_conn *c, const struct pg_request *r, const PGresul
         return;
     if (err->disposition != OUTRIDER_STOP)
         err->disposition = outrider__pg_disposition(err->origin, r->purpose);
-    if (r->purpose != PG_SETTLES || err->disposition == OUTRIDER_RETRY)
+    if (err->disposition == OUTRIDER_RETRY)
         return;
     size_t n = strlen(err->message);
-    (void)snprintf(err->message + n, sizeof err->message - n,
-                   "; the events of this batch are published and not marked: mend the table, then "
-                   "start the relay again, which publishes them once more");
+    if (r->purpose == PG_SETTLES)
+        (void)snprintf(err->message + n, sizeof err->message - n,
+                       "; the events of this batch are published and not marked: mend the table, "
+                       "then start the relay again, which publishes them once more");
+    else if (r->purpose == PG_TRIES)
+        (void)snprintf(err->message + n, sizeof err->message - n,
+                       "; nothing is published: mend the table, or the map.* options");
 }
 
 /* One result of the request at the front. */
@@ -304,6 +308,21 @@ int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const s
     r->what[r->n++] = st->what;
     if (st->purpose > r->purpose)
         r->purpose = st->purpose;
+    return 0;
+}
+
+int outrider__pg_request_try(struct pg_conn *c, struct pg_statement *st, const struct pg_args *args,
+                             struct outrider_error *err)
+{
+    struct pg_request *r = c->open;
+    if (r == NULL || r->n == PG_GROUP_MAX)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "a request has no room");
+    (void)snprintf(st->name, sizeof st->name, "outrider%u", ++c->n_names);
+    if (!PQsendPrepare(c->pg, st->name, st->sql, args->n, args->types))
+        return fail_send(c, st->what, err);
+    st->conn_no = c->conn_no;
+    r->what[r->n++] = st->what;
+    r->purpose = PG_TRIES;
     return 0;
 }
 

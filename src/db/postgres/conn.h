@@ -78,6 +78,10 @@ int outrider__pg_request_begin(struct pg_conn *c, pg_done_fn *done, void *ctx,
                                struct outrider_error *err);
 int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const struct pg_args *args,
                              struct outrider_error *err);
+/* Prepares it, and runs nothing: whether the server knows its columns and can cast its
+ * types is known then. args say the types alone. Its result is an empty one. */
+int outrider__pg_request_try(struct pg_conn *c, struct pg_statement *st, const struct pg_args *args,
+                             struct outrider_error *err);
 int outrider__pg_request_end(struct pg_conn *c, struct outrider_error *err);
 /* The three in one, for a single statement. args may be NULL. */
 int outrider__pg_request(struct pg_conn *c, struct pg_statement *st, const struct pg_args *args,

@@ -109,6 +109,21 @@ static const struct role {
                          KINDS(KIND_TIME)},
 };
 
+const char *outrider__map_option(enum column_role role)
+{
+    return roles[role].option;
+}
+
+bool outrider__map_is_time(enum column_role role)
+{
+    return roles[role].kinds[0] == KIND_TIME;
+}
+
+bool outrider__map_is_written(enum column_role role)
+{
+    return role >= ROLE_STATUS;
+}
+
 /* Of the ways in which two columns can mean the same, those that matter: a
  * wrong choice here would deliver the wrong thing, or twice, or not at all. */
 static bool must_be_sure(const struct column_map *m, enum column_role role)
@@ -229,23 +244,30 @@ static bool begins_at_zero(const struct map_column *c)
            (strcmp(c->initial, "0") == 0 || strncmp(c->initial, "'0'::", 5) == 0);
 }
 
-static int take_by_name(struct column_map *m, enum column_role role, struct outrider_error *err)
+/* Beyond its name and its type. */
+static bool is_likely(const struct column_map *m, enum column_role role, const struct map_column *c)
+{
+    if (c->is_fixed && outrider__map_is_written(role))
+        return false;
+    if (role == ROLE_ID && !c->is_unique && !c->is_key)
+        return false;
+    if (role == ROLE_HEADERS && c->kind == KIND_TEXT && strcasestr(c->name, "header") == NULL)
+        return false;
+    /* Namastack's own division of its work is none of the receiver's. */
+    if (role == ROLE_PARTITION && has_record_key(m))
+        return false;
+    return role != ROLE_PUBLISHED || c->kind != KIND_INTEGER || begins_at_zero(c);
+}
+
+static int take_named(struct column_map *m, enum column_role role, const enum map_kind *kinds,
+                      struct outrider_error *err)
 {
     const struct map_column *best = NULL, *second = NULL;
     int rank = 0;
     for (size_t i = 0; i < m->table->n; i++) {
         const struct map_column *c = &m->table->columns[i];
         int r = rank_in(roles[role].names, c->name);
-        if (r < 0 || !is_kind(c, roles[role].kinds))
-            continue;
-        if (role == ROLE_ID && !c->is_unique && !c->is_key)
-            continue;
-        if (role == ROLE_HEADERS && c->kind == KIND_TEXT && strcasestr(c->name, "header") == NULL)
-            continue;
-        /* Namastack's own division of its work is none of the receiver's. */
-        if (role == ROLE_PARTITION && has_record_key(m))
-            continue;
-        if (role == ROLE_PUBLISHED && c->kind == KIND_INTEGER && !begins_at_zero(c))
+        if (r < 0 || !is_kind(c, kinds) || !is_likely(m, role, c))
             continue;
         if (best == NULL || r < rank) {
             second = best;
@@ -259,6 +281,16 @@ static int take_by_name(struct column_map *m, enum column_role role, struct outr
         return ambiguous(m, role, best->name, second->name, err);
     m->columns[role] = best;
     return 0;
+}
+
+/* A time may be a number, if there is none that is a time: map.epoch says what it counts. */
+static int take_by_name(struct column_map *m, enum column_role role, struct outrider_error *err)
+{
+    if (take_named(m, role, roles[role].kinds, err) < 0)
+        return -1;
+    if (m->columns[role] != NULL || !outrider__map_is_time(role))
+        return 0;
+    return take_named(m, role, KINDS(KIND_INTEGER), err);
 }
 
 static bool is_used(const struct column_map *m, const struct map_column *c)
@@ -476,7 +508,7 @@ static int take_headers(struct column_map *m, const struct pipeline_config *conf
 static int infer_columns(const struct map_table *t, const struct pipeline_config *config,
                          struct column_map *ret_map, struct outrider_error *err)
 {
-    struct column_map m = {.table = t};
+    struct column_map m = {.table = t, .epoch = config->map.epoch};
     char name[64];
     name_of_table(t->name, name, sizeof name);
     for (int role = 0; role < ROLE_COUNT; role++)
@@ -511,7 +543,7 @@ static int infer_columns(const struct map_table *t, const struct pipeline_config
 int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
                         struct column_map *ret_map, struct outrider_error *err)
 {
-    if (infer_columns(t, config, ret_map, err) < 0)
+    if (infer_columns(t, config, ret_map, err) < 0 || outrider__map_check(ret_map, config, err) < 0)
         return -1;
     if (ret_map->mark != MARK_STATUS)
         return 0;

@@ -20,6 +20,9 @@
  *      of indexes and of the rows that are there. No word is read as pending
  *      without such evidence; where there is none and no row waits, the map
  *      waits for words.
+ *  (5) What the relay does to the table is known from the map: map_check.c says
+ *      whether the columns' types, constraints and rights allow it. A map that
+ *      infer() returns has suitable types, and an id that is unique.
  */
 #ifndef POSTGRES_MAP_H
 #define POSTGRES_MAP_H
@@ -48,19 +51,23 @@ enum map_kind {
 
 struct map_column {
     const char *name;
+    const char *quoted; /* as SQL needs it */
     const char *type; /* as SQL writes it, without a length: "character varying" */
     Oid oid;
     enum map_kind kind;
     int32_t length; /* of varchar(n), -1: no limit */
     bool is_not_null;
     bool is_key;                   /* belongs to the primary key */
-    bool is_unique;                /* the only column of some unique index */
+    bool is_unique;                /* the only column of a unique index over all rows, immediate */
+    bool is_unique_in_parts;       /* so with the columns that a table is partitioned by */
     bool is_indexed;               /* the first column of an index over all rows */
     bool is_numbered;              /* identity, or its default takes the next of a sequence */
     const char *initial;           /* its default as SQL, or NULL */
     const char *check;             /* CHECK constraints on this column alone, as SQL, or NULL */
     struct string_list all;        /* labels of an enum type; or values found in the table */
     struct string_list conditions; /* of partial indexes that name this column, as SQL */
+    bool is_fixed;                 /* generated: no statement may set it */
+    bool can_select, can_update;   /* rights of the session's role */
 };
 
 struct map_table {
@@ -70,6 +77,10 @@ struct map_table {
     size_t n;
     size_t n_key;           /* columns of the primary key */
     const char *remembered; /* status words of an earlier start: outrider__map_words(); or NULL */
+    const char *role;       /* of the session, quoted */
+    bool is_partitioned;
+    bool can_delete;                  /* a right of that role */
+    bool hides_update, hides_delete; /* a rule does something else instead */
 };
 
 enum map_state {
@@ -93,6 +104,7 @@ struct column_map {
     bool values_are_remembered;               /* from an earlier start */
     bool waits_for_words;    /* nothing says yet what pending is, and no row asks */
     bool is_counted;         /* the status column is a number named "published": 0 or 1 */
+    int epoch;               /* enum map_epoch */
     char aggregate_type[64]; /* where there is no column for it */
     char event_type[64];
     bool is_ordered; /* by a sequence; otherwise by time, as well as that goes */
@@ -120,6 +132,34 @@ bool outrider__map_keeps_retries(const struct column_map *m);
 bool outrider__map_shows_claims(const struct column_map *m);
 /* Two relays can compete: the row says who has it, and since when. */
 bool outrider__map_can_compete(const struct column_map *m);
+
+/* "map.created_at" */
+const char *outrider__map_option(enum column_role role);
+bool outrider__map_is_time(enum column_role role);
+/* Whether settling, or a claim, writes a column of that role. */
+bool outrider__map_is_written(enum column_role role);
+
+/*
+ * map_check.c
+ */
+/* What is done to the table by a relay with this configuration. */
+struct map_needs {
+    bool reads[MAP_COLUMNS_MAX], writes[MAP_COLUMNS_MAX]; /* as table->columns */
+    bool deletes;
+};
+void outrider__map_needs(const struct column_map *m, const struct pipeline_config *config,
+                         struct map_needs *ret_needs);
+/* Types and constraints, as far as they stand against the map itself. */
+int outrider__map_check(const struct column_map *m, const struct pipeline_config *config,
+                        struct outrider_error *err);
+/* Rights, and whatever else makes that which is needed impossible. The error has the
+ * statement that mends it. */
+int outrider__map_check_needs(const struct column_map *m, const struct map_needs *needs,
+                              struct outrider_error *err);
+/* "GRANT SELECT (id, status), UPDATE (status), DELETE ON t TO grantee"; to: NULL: only what
+ * the session's role lacks, for that role. Nothing, if there is nothing to grant. */
+void outrider__map_grant(const struct column_map *m, const struct map_needs *needs, const char *to,
+                         struct strbuf *sql);
 
 /* The map for people, one "role: column" a line. */
 void outrider__map_describe(const struct column_map *m, struct strbuf *out);

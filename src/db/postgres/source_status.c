@@ -126,6 +126,8 @@ static int take_over(struct status_source *d, struct outrider_error *err)
 {
     struct status_table *t = &d->tables[d->taking];
     struct pg_conn *c = &d->s->conn;
+    if (outrider__pg_status_try(d, t, err) < 0)
+        return -1;
     outrider__pg_status_take_args(d, t);
     if (outrider__pg_request_begin(c, on_taken, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_TAKE], &d->args, err) < 0)

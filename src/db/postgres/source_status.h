@@ -145,6 +145,8 @@ int outrider__pg_status_watch_words(struct status_source *d, struct outrider_err
 /* source_status_settle.c */
 int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
                                struct outrider_error *err);
+int outrider__pg_status_try(struct status_source *d, struct status_table *t,
+                            struct outrider_error *err);
 /* source_status_replay.c */
 int outrider__pg_status_replay_check(const struct status_source *d, const struct status_table *t,
                                      struct outrider_error *err);

@@ -45,13 +45,27 @@ static void behind(struct strbuf *q, const struct status_table *t)
     }
     strbuf_append_str(q, "($4::text IS NULL OR (");
     if (has(t, time_role(t))) {
-        outrider__pg_sql_column(q, &t->a, time_role(t), "o.");
-        strbuf_append_str(q, "::timestamptz, ");
+        outrider__pg_sql_time(q, &t->a, time_role(t), "o.");
+        strbuf_append_str(q, ", ");
     }
     outrider__pg_sql_column(q, &t->a, ROLE_ID, "o.");
     outrider__strbuf_appendf(q, ") > (%s$4::text::%s))",
                              has(t, time_role(t)) ? "$3::timestamptz, " : "",
                              t->a.map.columns[ROLE_ID]->type);
+}
+
+/* By that with which behind() compares: two times of a table can be one timestamptz
+ * (nanoseconds; a local time in the hour that comes twice), and nothing may be passed over. */
+static void in_order(struct strbuf *q, const struct status_table *t)
+{
+    if (has(t, ROLE_SEQ) || !has(t, time_role(t))) {
+        outrider__pg_sql_order(q, &t->a, "o.");
+        return;
+    }
+    strbuf_append_str(q, " ORDER BY ");
+    outrider__pg_sql_time(q, &t->a, time_role(t), "o.");
+    strbuf_append_str(q, ", ");
+    outrider__pg_sql_column(q, &t->a, ROLE_ID, "o.");
 }
 
 void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table *t)
@@ -64,12 +78,14 @@ void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table 
     outrider__strbuf_appendf(q, " AND ($%d::timestamptz IS NULL OR ", has(t, ROLE_SEQ) ? 4 : 5);
     if (has(t, time_role(t))) {
         outrider__pg_sql_column(q, &t->a, time_role(t), "o.");
-        outrider__strbuf_appendf(q, "::timestamptz >= $%d::timestamptz", has(t, ROLE_SEQ) ? 4 : 5);
+        strbuf_append_str(q, " >= ");
+        outrider__pg_sql_stamp(q, &t->a, time_role(t),
+                               has(t, ROLE_SEQ) ? "$4::timestamptz" : "$5::timestamptz");
     } else {
         strbuf_append_str(q, "true");
     }
     strbuf_append_str(q, ")");
-    outrider__pg_sql_order(q, &t->a, "o.");
+    in_order(q, t);
     strbuf_append_str(q, " LIMIT $1::int8");
 }
 

@@ -166,8 +166,8 @@ static void add_array(struct status_source *d, const struct status_table *t, con
     outrider__pg_array_end(&d->args);
 }
 
-static int add_group(struct status_source *d, struct status_flight *f, enum group g,
-                     enum status_statement which, int64_t now_us, struct outrider_error *err)
+static void add_arguments(struct status_source *d, const struct status_flight *f, enum group g,
+                          int64_t now_us)
 {
     static const enum field published[] = {F_CLAIM};
     static const enum field changed[] = {F_CLAIM, F_STATE, F_ATTEMPTS, F_DELAY, F_CODE, F_MESSAGE};
@@ -177,9 +177,7 @@ static int add_group(struct status_source *d, struct status_flight *f, enum grou
                                : g == GROUP_PARKED ? parked
                                                    : published;
     size_t n = g == GROUP_CHANGED ? 6 : g == GROUP_PARKED ? 8 : 1;
-    struct status_table *t = f->table;
-    if (t->sql[which] == NULL || count(t, f->batch, g) == 0)
-        return 0;
+    const struct status_table *t = f->table;
     outrider__pg_args_clear(&d->args);
     add_array(d, t, f->batch, g, F_ID, now_us);
     if (g != GROUP_TRIED) {
@@ -187,6 +185,15 @@ static int add_group(struct status_source *d, struct status_flight *f, enum grou
         for (size_t i = 0; i < n; i++)
             add_array(d, t, f->batch, g, fields[i], now_us);
     }
+}
+
+static int add_group(struct status_source *d, struct status_flight *f, enum group g,
+                     enum status_statement which, int64_t now_us, struct outrider_error *err)
+{
+    struct status_table *t = f->table;
+    if (t->sql[which] == NULL || count(t, f->batch, g) == 0)
+        return 0;
+    add_arguments(d, f, g, now_us);
     return outrider__pg_request_add(&d->s->conn, &t->st[which], &d->args, err);
 }
 
@@ -202,6 +209,33 @@ static int add_cursor(struct status_source *d, struct status_flight *f, struct o
     outrider__pg_arg_int8(&d->args, n[OUTCOME_DEAD]);
     outrider__pg_arg_int8(&d->args, f->table->epoch);
     return outrider__pg_request_add(&d->s->conn, &f->table->st[ST_CURSOR], &d->args, err);
+}
+
+/* Prepares what settling will need: if the server cannot take it, then now, and not
+ * when the events are published. */
+int outrider__pg_status_try(struct status_source *d, struct status_table *t,
+                            struct outrider_error *err)
+{
+    static const struct {
+        enum status_statement which;
+        enum group group;
+    } tried[] = {{ST_PUBLISH, GROUP_PUBLISHED},
+                 {ST_CHANGE, GROUP_CHANGED},
+                 {ST_PARK, GROUP_PARKED},
+                 {ST_RELEASE, GROUP_PUBLISHED},
+                 {ST_RENEW, GROUP_PUBLISHED}};
+    struct batch none = {0};
+    struct status_flight f = {.batch = &none, .table = t};
+    if (outrider__pg_request_begin(&d->s->conn, NULL, NULL, err) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        if (t->sql[tried[i].which] == NULL)
+            continue;
+        add_arguments(d, &f, tried[i].group, 0);
+        if (outrider__pg_request_try(&d->s->conn, &t->st[tried[i].which], &d->args, err) < 0)
+            return -1;
+    }
+    return outrider__pg_request_end(&d->s->conn, err);
 }
 
 /* Claimed rows of which a stop found nothing out: they are given back. */

@@ -51,6 +51,18 @@ static void pipeline_of(struct strbuf *q, const struct status_source *d,
     outrider__pg_sql_literal(q, t->a.outbox);
 }
 
+/* A time and so many microseconds, in the form of that role's column. */
+static void moment(struct strbuf *q, const struct status_table *t, enum column_role role,
+                   const char *from, int64_t offset_us)
+{
+    struct strbuf when;
+    outrider__strbuf_init(&when, 1024);
+    outrider__strbuf_appendf(&when, "%s + %" PRId64 " * interval '1 microsecond'", from, offset_us);
+    outrider__pg_sql_stamp(q, &t->a, role, strbuf_cstr(&when));
+    q->failed |= when.failed;
+    outrider__strbuf_release(&when);
+}
+
 /* Whether a failed row's next try is due. */
 static void due(struct strbuf *q, const struct status_table *t, const char *alias)
 {
@@ -59,15 +71,17 @@ static void due(struct strbuf *q, const struct status_table *t, const char *alia
         col(q, t, ROLE_NEXT_ATTEMPT_AT, alias);
         strbuf_append_str(q, " IS NULL OR ");
         col(q, t, ROLE_NEXT_ATTEMPT_AT, alias);
-        strbuf_append_str(q, " <= now())");
+        strbuf_append_str(q, " <= ");
+        outrider__pg_sql_stamp(q, &t->a, ROLE_NEXT_ATTEMPT_AT, "now()");
+        strbuf_append_str(q, ")");
         return;
     }
     strbuf_append_str(q, "(");
-    col(q, t, ROLE_UPDATED_AT, alias);
+    outrider__pg_sql_time(q, &t->a, ROLE_UPDATED_AT, alias);
     strbuf_append_str(q, " + ($4::int8[])[greatest(1, least(coalesce(");
     col(q, t, ROLE_ATTEMPTS, alias);
-    strbuf_append_str(q, ", 0), cardinality($4::int8[])))] * interval '1 microsecond' <= now()) "
-                         "IS NOT FALSE");
+    strbuf_append_str(q, "::int4, 0), cardinality($4::int8[])))] * interval '1 microsecond' <= "
+                         "now()) IS NOT FALSE");
 }
 
 /* Whether somebody's claim still holds. */
@@ -79,13 +93,14 @@ static void is_leased(struct strbuf *q, const struct status_source *d, const str
     strbuf_append_str(q, " IS NOT NULL AND ");
     if (has(t, ROLE_LOCKED_UNTIL)) {
         col(q, t, ROLE_LOCKED_UNTIL, alias);
-        strbuf_append_str(q, " > clock_timestamp())");
+        strbuf_append_str(q, " > ");
+        outrider__pg_sql_stamp(q, &t->a, ROLE_LOCKED_UNTIL, "clock_timestamp()");
     } else {
         col(q, t, ROLE_LOCKED_AT, alias);
-        outrider__strbuf_appendf(q,
-                                 " > clock_timestamp() - %" PRId64 " * interval '1 microsecond')",
-                                 d->s->config->source.lease_us);
+        strbuf_append_str(q, " > ");
+        moment(q, t, ROLE_LOCKED_AT, "clock_timestamp()", -d->s->config->source.lease_us);
     }
+    strbuf_append_str(q, ")");
 }
 
 static void and_free(struct strbuf *q, const struct status_source *d, const struct status_table *t)
@@ -105,8 +120,8 @@ static void and_old_enough(struct strbuf *q, const struct status_source *d,
         return;
     strbuf_append_str(q, " AND ");
     col(q, t, at, "o.");
-    outrider__strbuf_appendf(q, " <= now() - %" PRId64 " * interval '1 microsecond'",
-                             d->s->config->source.min_age_us);
+    strbuf_append_str(q, " <= ");
+    moment(q, t, at, "now()", -d->s->config->source.min_age_us);
 }
 
 static void takable_states(struct strbuf *q, const struct status_source *d,
@@ -247,19 +262,22 @@ static void set_claim(struct strbuf *q, const struct status_source *d, const str
     if (has(t, ROLE_LOCKED_AT)) {
         strbuf_append_str(q, comma);
         outrider__pg_sql_ident(q, t->a.map.columns[ROLE_LOCKED_AT]->name);
-        strbuf_append_str(q, " = clock_timestamp()");
+        strbuf_append_str(q, " = ");
+        outrider__pg_sql_stamp(q, &t->a, ROLE_LOCKED_AT, "clock_timestamp()");
         comma = ", ";
     }
     if (has(t, ROLE_LOCKED_UNTIL)) {
         strbuf_append_str(q, comma);
         outrider__pg_sql_ident(q, t->a.map.columns[ROLE_LOCKED_UNTIL]->name);
-        outrider__strbuf_appendf(q, " = clock_timestamp() + %" PRId64 " * interval '1 microsecond'",
-                                 d->s->config->source.lease_us);
+        strbuf_append_str(q, " = ");
+        moment(q, t, ROLE_LOCKED_UNTIL, "clock_timestamp()", d->s->config->source.lease_us);
+        comma = ", ";
     }
     if (has(t, ROLE_UPDATED_AT)) {
-        strbuf_append_str(q, ", ");
+        strbuf_append_str(q, comma);
         outrider__pg_sql_ident(q, t->a.map.columns[ROLE_UPDATED_AT]->name);
-        strbuf_append_str(q, " = now()");
+        strbuf_append_str(q, " = ");
+        outrider__pg_sql_stamp(q, &t->a, ROLE_UPDATED_AT, "now()");
     }
 }
 
@@ -297,6 +315,22 @@ static void select_events(struct strbuf *q, const struct status_source *d,
     strbuf_append_str(q, " FROM ");
 }
 
+/* Those of the map alone: the relay needs no rights on others. */
+static void columns_read(struct strbuf *q, const struct status_source *d,
+                         const struct status_table *t)
+{
+    struct map_needs needs;
+    const char *comma = "";
+    outrider__map_needs(&t->a.map, d->s->config, &needs);
+    for (size_t i = 0; i < t->a.table.n; i++) {
+        if (!needs.reads[i])
+            continue;
+        outrider__strbuf_appendf(q, "%so.", comma);
+        outrider__pg_sql_ident(q, t->a.table.columns[i].name);
+        comma = ", ";
+    }
+}
+
 static void fetch_sql(struct strbuf *q, const struct status_source *d, const struct status_table *t)
 {
     if (!t->claims) {
@@ -332,7 +366,9 @@ static void fetch_sql(struct strbuf *q, const struct status_source *d, const str
     }
     strbuf_append_str(q, " FROM c WHERE ");
     col(q, t, ROLE_ID, "o.");
-    strbuf_append_str(q, " = c.k RETURNING o.*) ");
+    strbuf_append_str(q, " = c.k RETURNING ");
+    columns_read(q, d, t);
+    strbuf_append_str(q, ") ");
     select_events(q, d, t);
     strbuf_append_str(q, "w o");
     outrider__pg_sql_order(q, &t->a, "o.");
@@ -392,12 +428,35 @@ static void set(struct strbuf *q, const struct status_table *t, enum column_role
     outrider__strbuf_appendf(q, " = %s", value);
 }
 
+static void set_nothing(struct strbuf *q, const struct status_table *t, enum column_role role)
+{
+    struct strbuf value;
+    if (!has(t, role))
+        return;
+    outrider__strbuf_init(&value, 1024);
+    outrider__pg_sql_nothing(&value, &t->a, role);
+    set(q, t, role, strbuf_cstr(&value));
+    outrider__strbuf_release(&value);
+}
+
+static void set_time(struct strbuf *q, const struct status_table *t, enum column_role role,
+                     const char *when)
+{
+    struct strbuf value;
+    if (!has(t, role))
+        return;
+    outrider__strbuf_init(&value, 1024);
+    outrider__pg_sql_stamp(&value, &t->a, role, when);
+    set(q, t, role, strbuf_cstr(&value));
+    outrider__strbuf_release(&value);
+}
+
 static void set_free(struct strbuf *q, const struct status_table *t)
 {
-    set(q, t, ROLE_LOCKED_BY, "NULL");
-    set(q, t, ROLE_LOCKED_AT, "NULL");
-    set(q, t, ROLE_LOCKED_UNTIL, "NULL");
-    set(q, t, ROLE_UPDATED_AT, "now()");
+    set_nothing(q, t, ROLE_LOCKED_BY);
+    set_nothing(q, t, ROLE_LOCKED_AT);
+    set_nothing(q, t, ROLE_LOCKED_UNTIL);
+    set_time(q, t, ROLE_UPDATED_AT, "now()");
 }
 
 static void publish_sql(struct strbuf *q, const struct status_table *t, bool deletes)
@@ -418,10 +477,10 @@ static void publish_sql(struct strbuf *q, const struct status_table *t, bool del
     if (has(t, ROLE_PUBLISHED))
         set(q, t, ROLE_PUBLISHED,
             t->a.map.columns[ROLE_PUBLISHED]->kind == KIND_INTEGER ? "1" : "true");
-    set(q, t, ROLE_PUBLISHED_AT, "now()");
-    set(q, t, ROLE_NEXT_ATTEMPT_AT, "NULL");
-    set(q, t, ROLE_LAST_ERROR, "NULL");
-    set(q, t, ROLE_LAST_ERROR_CODE, "NULL");
+    set_time(q, t, ROLE_PUBLISHED_AT, "now()");
+    set_nothing(q, t, ROLE_NEXT_ATTEMPT_AT);
+    set_nothing(q, t, ROLE_LAST_ERROR);
+    set_nothing(q, t, ROLE_LAST_ERROR_CODE);
     set_free(q, t);
     where_ours(q, t, "FROM");
 }
@@ -464,7 +523,10 @@ static void change_sql(struct strbuf *q, const struct status_table *t)
         outrider__strbuf_release(&value);
     }
     set(q, t, ROLE_ATTEMPTS, "u.attempts");
-    set(q, t, ROLE_NEXT_ATTEMPT_AT, "now() + u.delay * interval '1 microsecond'");
+    set_time(q, t, ROLE_NEXT_ATTEMPT_AT,
+             has(t, ROLE_NEXT_ATTEMPT_AT) && t->a.map.columns[ROLE_NEXT_ATTEMPT_AT]->is_not_null
+                 ? "now() + coalesce(u.delay, 0) * interval '1 microsecond'"
+                 : "now() + u.delay * interval '1 microsecond'");
     set_text(q, t, ROLE_LAST_ERROR_CODE, "u.code");
     set_text(q, t, ROLE_LAST_ERROR,
              has(t, ROLE_LAST_ERROR_CODE) ? "u.message" : "(u.code || ': ' || u.message)");

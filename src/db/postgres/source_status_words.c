@@ -38,7 +38,7 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
 static int begin_reading(struct status_source *d, struct status_table *t,
                          struct outrider_error *err)
 {
-    if (outrider__pg_status_prepare(d, t, err) < 0)
+    if (outrider__pg_status_prepare(d, t, err) < 0 || outrider__pg_status_try(d, t, err) < 0)
         return -1;
     outrider__pg_status_take_args(d, t);
     return outrider__pg_request(&d->s->conn, &t->st[ST_TAKE], &d->args, on_taken, d, err);
