@@ -31,6 +31,10 @@ static const struct flag flags[] = {
     {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
      .commands = "put relay doctor status dead cleanup replay resync",
      .text = "The outbox table (\"outbox\" if not given)."},
+    {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
+     .commands = "init",
+     .text = "postgresql: an outbox table that is there already: role outrider_relay gets the "
+             "rights that a relay needs on its columns."},
     {F_MODE, .name = "mode", .kind = FLAG_CHOICE, .value = "MODE", .choices = "poll|cdc",
      .commands = "relay", .text = "How events are read: poll or cdc."},
     {F_ONCE, .name = "once", .kind = FLAG_SWITCH, .commands = "relay",
@@ -123,7 +127,8 @@ static const struct command commands[] = {
      .summary = "make the outbox in a database, or bring it up to date",
      .text = "Makes the table outbox and its companions where they are missing and upgrades an "
              "older schema. Safe to run twice, and beside a running relay.",
-     .examples = "outrider init --db sqlite:shop.db",
+     .examples = "outrider init --db sqlite:shop.db\n"
+                 "outrider init --db postgresql:///shop --table payment_outbox --dry-run",
      .run = outrider__cmd_init},
     {.name = "put",
      .usage =

@@ -41,6 +41,9 @@ static int set_columns(struct debezium *d, struct outrider_error *err)
             outrider__debezium_note(d, err) < 0)
             return -1;
     }
+    /* A time that is a plain number is one of milliseconds there. */
+    if (outrider__debezium_set(d, "map.epoch", "ms", err) < 0)
+        return -1;
     for (size_t i = 0; i < sizeof unknown_roles / sizeof *unknown_roles; i++)
         if (outrider__debezium_set(d, unknown_roles[i], "-", err) < 0)
             return -1;

@@ -41,7 +41,10 @@ enum column {
     C_ROLE,
     C_CAN_DELETE,
     C_HIDES_UPDATE,
-    C_HIDES_DELETE
+    C_HIDES_DELETE,
+    C_SCHEMA,
+    C_OWNED,
+    C_GENERATED
 };
 
 static enum map_kind kind_of(Oid type, char typtype)
@@ -123,6 +126,7 @@ static int read_column(struct map_column *c, const PGresult *r, int row, struct 
         .quoted = keep(arena, r, row, C_QUOTED_COLUMN),
         .is_unique_in_parts = outrider__pg_get_bool(r, row, C_UNIQUE_IN_PARTS),
         .is_fixed = outrider__pg_get_bool(r, row, C_FIXED),
+        .is_generated = outrider__pg_get_bool(r, row, C_GENERATED),
         .can_select = outrider__pg_get_bool(r, row, C_CAN_SELECT),
         .can_update = outrider__pg_get_bool(r, row, C_CAN_UPDATE),
     };
@@ -168,7 +172,9 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
     a->oid = (Oid)outrider__pg_get_int(r, 0, C_OID, 0);
     a->is_partitioned = outrider__pg_get_bool(r, 0, C_PARTITIONED);
     a->is_ours = outrider__pg_get_bool(r, 0, C_OURS);
+    a->is_owned = outrider__pg_get_bool(r, 0, C_OWNED);
     (void)snprintf(a->outbox, sizeof a->outbox, "%s", outrider__pg_get_str(r, 0, C_QUOTED));
+    (void)snprintf(a->schema, sizeof a->schema, "%s", outrider__pg_get_str(r, 0, C_SCHEMA));
     a->table = (struct map_table){
         .name = keep(arena, r, 0, C_NAME),
         .quoted = a->outbox,

@@ -17,6 +17,8 @@ struct adopted {
     char outbox[PG_NAME_MAX]; /* quoted, with its schema; also in outrider_cursor.outbox */
     char cursor_table[PG_NAME_MAX];
     char parked_table[PG_NAME_MAX];
+    char schema[PG_NAME_MAX]; /* quoted */
+    bool is_owned;       /* by the session's role, or one that it belongs to */
     bool is_ours;        /* made by `outrider init --layout status` */
     bool is_partitioned; /* its settled partitions can be dropped */
     struct map_table table;
@@ -105,6 +107,9 @@ void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const c
 void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* source_status_sql.c: "UPDATE ..." that marks rows as published; $1: ids (text[]). */
 void outrider__pg_mark_sql(struct strbuf *sql, const struct adopted *a);
+/* The same for rows that failed; $1: ids (text[]), $2: text, $3: int8[], $4: text[], $5: int4[],
+ * $6: int8[], $7 and $8: text[]. Empty, if the row has no place for it. */
+void outrider__pg_failed_sql(struct strbuf *sql, const struct adopted *a);
 /* "DELETE ..." of published and expired rows: $1 older than (timestamptz), $2 how many. */
 void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a);
 
@@ -138,7 +143,13 @@ int outrider__pg_adopted_uncovered(struct pg_store *s, const struct adopted *a,
 int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx,
                                 struct outrider_error *err);
 
-/* Loads the i-th table of the configuration. */
+/* adopt_grants.c: what the role outrider_relay needs on the adopted tables, for init. */
+int outrider__pg_adopted_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err);
+
+/* Loads the i-th table of the configuration. columns: from the catalogue alone, without the
+ * words of its status column. */
+int outrider__pg_adopted_columns(struct pg_store *s, size_t i, struct arena *arena,
+                                 struct adopted *ret_adopted, struct outrider_error *err);
 int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
                               struct adopted *ret_adopted, struct outrider_error *err);
 size_t outrider__pg_adopted_count(const struct pg_store *s);

@@ -32,7 +32,8 @@ SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relname::text,
     has_column_privilege(c.oid, a.attnum, 'SELECT'), has_column_privilege(c.oid, a.attnum, 'UPDATE'),
     c.relkind::text, quote_ident(current_user), has_table_privilege(c.oid, 'DELETE'),
     EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '2' AND r.is_instead),
-    EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '4' AND r.is_instead)
+    EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '4' AND r.is_instead),
+    quote_ident(n.nspname), pg_has_role(c.relowner, 'USAGE'), a.attgenerated <> ''
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped

@@ -26,6 +26,42 @@ static void tell_map(const struct doctor *d, const struct adopted *a)
     outrider__strbuf_release(&text);
 }
 
+/* A statement that a relay will need: the server says whether it can be prepared. */
+static void try_statement(const struct doctor *d, const struct adopted *a,
+                          void (*build)(struct strbuf *, const struct adopted *), const char *what)
+{
+    struct outrider_error why;
+    struct strbuf statement, sql;
+    outrider__strbuf_init(&statement, 65536);
+    outrider__strbuf_init(&sql, 65536);
+    build(&statement, a);
+    outrider__strbuf_appendf(&sql,
+                             "PREPARE outrider_try (text[], text, int8[], text[], int4[], int8[], "
+                             "text[], text[]) AS %s",
+                             strbuf_cstr(&statement));
+    if (statement.len > 0 && outrider__pg_store_exec(d->s, strbuf_cstr(&sql), what, &why) < 0)
+        outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s: %s", a->outbox, why.message);
+    else if (statement.len > 0)
+        (void)outrider__pg_store_exec(d->s, "DEALLOCATE outrider_try", "cannot ask", NULL);
+    outrider__strbuf_release(&statement);
+    outrider__strbuf_release(&sql);
+}
+
+/* What stops a relay at its start: see adopt.h. */
+static void check_start(const struct doctor *d, struct adopted *a)
+{
+    struct outrider_error why;
+    if (outrider__pg_adopt_check(a, d->s->config, &why) < 0) {
+        outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
+        return;
+    }
+    if (!a->can_be_polled || a->map.waits_for_words)
+        return;
+    if (d->s->config->source.after_publish != AFTER_PUBLISH_DELETE)
+        try_statement(d, a, outrider__pg_mark_sql, "cannot mark events as published");
+    try_statement(d, a, outrider__pg_failed_sql, "cannot mark events as failed");
+}
+
 static void check_order(const struct doctor *d, const struct adopted *a)
 {
     const struct map_column *time = a->map.columns[ROLE_CREATED_AT];
@@ -213,6 +249,7 @@ int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx
             return 0;
         }
         tell_map(&d, &a);
+        check_start(&d, &a);
         check_order(&d, &a);
         check_values(&d, &a);
         check_retries(&d, &a);

@@ -41,8 +41,8 @@ static int load_values(struct pg_store *s, struct arena *arena, struct adopted *
     return rc;
 }
 
-int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
-                              struct adopted *ret_adopted, struct outrider_error *err)
+int outrider__pg_adopted_columns(struct pg_store *s, size_t i, struct arena *arena,
+                                 struct adopted *ret_adopted, struct outrider_error *err)
 {
     const char *name =
         s->config->source.tables.n > 0 ? s->config->source.tables.items[i] : "outbox";
@@ -57,7 +57,26 @@ int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
         return -1;
     rc = outrider__pg_adopt_read(ret_adopted, r, name, arena, err);
     PQclear(r);
-    if (rc < 0 || load_values(s, arena, ret_adopted, err) < 0)
+    if (rc < 0)
+        return -1;
+    return outrider__map_columns(&ret_adopted->table, s->config, &ret_adopted->map, err);
+}
+
+/* The commands read; whether more is allowed, the server says. */
+static int may_read(const struct pg_store *s, const struct adopted *a, struct outrider_error *err)
+{
+    struct map_needs needs;
+    outrider__map_needs(&a->map, s->config, &needs);
+    memset(needs.writes, 0, sizeof needs.writes);
+    needs.deletes = false;
+    return outrider__map_check_needs(&a->map, &needs, err);
+}
+
+int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
+                              struct adopted *ret_adopted, struct outrider_error *err)
+{
+    if (outrider__pg_adopted_columns(s, i, arena, ret_adopted, err) < 0 ||
+        may_read(s, ret_adopted, err) < 0 || load_values(s, arena, ret_adopted, err) < 0)
         return -1;
     return outrider__pg_adopt_infer(ret_adopted, s->config, &s->cat, err);
 }

@@ -51,6 +51,10 @@ static int on_columns(void *ctx, PGresult **results, int n, struct outrider_erro
     (void)n;
     if (outrider__pg_adopt_read(a, results[0], table_name(x->s->config, x->at), x->arena, err) < 0)
         return -1;
+    /* Before the words: these are read from the rows. */
+    if (outrider__map_columns(&a->table, x->s->config, &a->map, err) < 0 ||
+        outrider__pg_adopt_check(a, x->s->config, err) < 0)
+        return -1;
     outrider__strbuf_init(&sql, 4096);
     outrider__pg_adopt_values_sql(a, x->s->config, &x->s->cat, &sql);
     if (sql.len == 0) {

@@ -130,7 +130,7 @@ int outrider__pg_catalog_check_version(const struct pg_catalog *cat, const char 
                           place, cat->cursor_table, cat->cursor_lacks);
 }
 
-int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,
+int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place, bool is_adopted,
                                struct outrider_error *err)
 {
     if (cat->version != 0 && cat->version < 140000)
@@ -155,11 +155,12 @@ int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,
     if (outrider__pg_catalog_check_version(cat, place, err) < 0)
         return -1;
     const char *missing =
-        !cat->can_select         ? "SELECT on the outbox"
-        : !cat->can_write_cursor ? "SELECT, INSERT, UPDATE on outrider_cursor"
-        : !cat->can_write_parked ? "SELECT, INSERT, UPDATE, DELETE on outrider_parked"
-        : cat->sequence_oid != 0 && !cat->can_read_sequence ? "SELECT on the outbox's sequence"
-                                                            : NULL;
+        !is_adopted && !cat->can_select ? "SELECT on the outbox"
+        : !cat->can_write_cursor        ? "SELECT, INSERT, UPDATE on outrider_cursor"
+        : !cat->can_write_parked        ? "SELECT, INSERT, UPDATE, DELETE on outrider_parked"
+        : !is_adopted && cat->sequence_oid != 0 && !cat->can_read_sequence
+            ? "SELECT on the outbox's sequence"
+            : NULL;
     if (missing != NULL)
         return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_RETRY,
                               "%s: the relay's role lacks %s (%s); GRANT outrider_relay to it",

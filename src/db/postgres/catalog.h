@@ -66,8 +66,9 @@ void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const 
 extern const char outrider__pg_fingerprint_sql[];
 
 /* Whether there is a table, our own tables beside it, and the rights to use
- * them. RETRY: all of these can be mended while the relay waits. */
-int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place,
+ * them. RETRY: all of these can be mended while the relay waits. Of an adopted table
+ * the rights are known with its map: outrider__pg_adopt_check(). */
+int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place, bool is_adopted,
                                struct outrider_error *err);
 /* Whether our own tables have all that this version needs. */
 int outrider__pg_catalog_check_version(const struct pg_catalog *cat, const char *place,

@@ -192,12 +192,39 @@ int outrider__cdc_tables_learn(struct pg_source *s, size_t i, const struct colum
     return prepare_snapshot(s, t, err);
 }
 
+static int refuse_generated(const struct cdc_table *t, const char *column,
+                            struct outrider_error *err)
+{
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                          "table %s: column '%s' is generated from others, and the server does not "
+                          "stream such columns; name the column that holds the value, or poll the "
+                          "table (--mode poll)",
+                          t->a.outbox, column);
+}
+
+/* From version 18 on a publication can have them. */
+static int check_streamed(const struct pg_source *s, const struct cdc_table *t,
+                          struct outrider_error *err)
+{
+    if (s->cat.version >= 180000)
+        return 0;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        const struct map_column *c = t->a.map.columns[roles[i].from];
+        if (c != NULL && c->is_generated)
+            return refuse_generated(t, c->name, err);
+    }
+    for (size_t i = 0; i < t->a.map.n_headers; i++)
+        if (t->a.map.headers[i].column->is_generated)
+            return refuse_generated(t, t->a.map.headers[i].column->name, err);
+    return 0;
+}
+
 static int prepare_table(struct pg_source *s, struct cdc_table *t, struct outrider_error *err)
 {
     int after = s->config->source.after_publish;
     struct strbuf q;
     schema_of(t->a.outbox, t->schema);
-    if (prepare_snapshot(s, t, err) < 0)
+    if (check_streamed(s, t, err) < 0 || prepare_snapshot(s, t, err) < 0)
         return -1;
     if (after == AFTER_PUBLISH_MARK && t->a.map.mark == MARK_NONE)
         return refuse_mark(t->a.outbox, err);

@@ -504,7 +504,6 @@ static int take_headers(struct column_map *m, const struct pipeline_config *conf
     return 0;
 }
 
-/* All of it but the words of a status column. */
 static int infer_columns(const struct map_table *t, const struct pipeline_config *config,
                          struct column_map *ret_map, struct outrider_error *err)
 {
@@ -540,10 +539,18 @@ static int infer_columns(const struct map_table *t, const struct pipeline_config
     return 0;
 }
 
+int outrider__map_columns(const struct map_table *t, const struct pipeline_config *config,
+                          struct column_map *ret_map, struct outrider_error *err)
+{
+    if (infer_columns(t, config, ret_map, err) < 0)
+        return -1;
+    return outrider__map_check(ret_map, config, err);
+}
+
 int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
                         struct column_map *ret_map, struct outrider_error *err)
 {
-    if (infer_columns(t, config, ret_map, err) < 0 || outrider__map_check(ret_map, config, err) < 0)
+    if (outrider__map_columns(t, config, ret_map, err) < 0)
         return -1;
     if (ret_map->mark != MARK_STATUS)
         return 0;

@@ -66,7 +66,8 @@ struct map_column {
     const char *check;             /* CHECK constraints on this column alone, as SQL, or NULL */
     struct string_list all;        /* labels of an enum type; or values found in the table */
     struct string_list conditions; /* of partial indexes that name this column, as SQL */
-    bool is_fixed;                 /* generated: no statement may set it */
+    bool is_fixed;                 /* GENERATED ALWAYS, identity or not: no statement may set it */
+    bool is_generated;             /* from other columns: the stream does not have it */
     bool can_select, can_update;   /* rights of the session's role */
 };
 
@@ -119,6 +120,9 @@ struct column_map {
 /* Whether the configuration says anything of columns. */
 bool outrider__map_is_given(const struct pipeline_config *config);
 
+/* All of it but the words of a status column: enough to know what is read and written. */
+int outrider__map_columns(const struct map_table *t, const struct pipeline_config *config,
+                          struct column_map *ret_map, struct outrider_error *err);
 int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
                         struct column_map *ret_map, struct outrider_error *err);
 

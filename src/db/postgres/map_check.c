@@ -16,6 +16,7 @@
 #define PG_NUMERIC 1700
 #define KIND(k) (1U << KIND_##k)
 #define ANY_KIND (~0U)
+#define GRANT_MAX 360 /* what a message has room for */
 
 /* Types that a role can work with, whoever chose the column. */
 static const struct {
@@ -187,16 +188,13 @@ int outrider__map_check(const struct column_map *m, const struct pipeline_config
     return check_id(m, config, err) < 0 ? -1 : check_mark(m, err);
 }
 
-static bool is_written(const struct column_map *m, const struct pipeline_config *config,
-                       enum column_role role)
+static bool is_written(const struct pipeline_config *config, enum column_role role)
 {
     bool deletes = config->source.after_publish == AFTER_PUBLISH_DELETE;
     if (!outrider__map_is_written(role) ||
         (deletes && (role == ROLE_PUBLISHED || role == ROLE_PUBLISHED_AT)))
         return false;
-    if (role == ROLE_CLAIM)
-        return outrider__map_shows_claims(m) && !config->exactly_once;
-    return true;
+    return role != ROLE_CLAIM || !config->exactly_once; /* then nothing is claimed */
 }
 
 void outrider__map_needs(const struct column_map *m, const struct pipeline_config *config,
@@ -212,7 +210,7 @@ void outrider__map_needs(const struct column_map *m, const struct pipeline_confi
             continue;
         ret_needs->reads[c - m->table->columns] |= is_read((enum column_role)i);
         ret_needs->writes[c - m->table->columns] |=
-            writes && is_written(m, config, (enum column_role)i);
+            writes && is_written(config, (enum column_role)i);
     }
     for (size_t i = 0; i < m->n_headers; i++)
         ret_needs->reads[m->headers[i].column - m->table->columns] = true;
@@ -317,7 +315,14 @@ int outrider__map_check_needs(const struct column_map *m, const struct map_needs
         return -1;
     outrider__strbuf_init(&grant, 65536);
     outrider__map_grant(m, needs, NULL, &grant);
-    if (grant.len > 0)
+    /* A statement that is cut off mends nothing. */
+    if (grant.len > GRANT_MAX)
+        rc = outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
+                            "role %s lacks rights on table %s, so nothing is published; `outrider "
+                            "init --dry-run --table %s` prints them, and its owner runs: GRANT "
+                            "outrider_relay TO %s",
+                            m->table->role, m->table->quoted, m->table->quoted, m->table->role);
+    else if (grant.len > 0)
         rc = outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
                             "role %s lacks rights on table %s, so nothing is published; its owner "
                             "runs: %s",

@@ -13,21 +13,6 @@ EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
 END
 $outrider$;
 GRANT USAGE ON SCHEMA @SCHEMA@ TO outrider_writer, outrider_relay;
--- Every column but seq, which is the database's to choose: a row far above the
--- sequence, or at the end of all numbers, would wait for ever.
-REVOKE INSERT ON @SCHEMA@.outbox FROM outrider_writer;
-DO $outrider$
-BEGIN
-    EXECUTE (SELECT format('GRANT INSERT (%s) ON @SCHEMA@.outbox TO outrider_writer', string_agg(quote_ident(attname), ', '
-        ORDER BY attnum)) FROM pg_attribute WHERE attrelid = '@SCHEMA@.outbox'::regclass AND attnum > 0 AND NOT attisdropped
-        AND attname <> 'seq' AND attgenerated = '');
-END
-$outrider$;
-GRANT SELECT (id) ON @SCHEMA@.outbox TO outrider_writer;
-REVOKE EXECUTE ON FUNCTION @SCHEMA@.outbox_enqueue FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION @SCHEMA@.outbox_enqueue TO outrider_writer;
-GRANT SELECT, DELETE ON @SCHEMA@.outbox TO outrider_relay;
-GRANT SELECT ON SEQUENCE @SCHEMA@.outbox_seq_seq TO outrider_relay;
 GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_cursor TO outrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON @SCHEMA@.outrider_parked TO outrider_relay;
 GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_intent TO outrider_relay;

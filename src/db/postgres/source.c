@@ -115,10 +115,12 @@ static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_erro
     outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
     outrider__pg_place(s->conn.pg, place, sizeof place);
     bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
+    bool is_adopted = outrider__pg_adopt_reads(&s->cat, s->config);
     if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
-        outrider__pg_adopt_reads(&s->cat, s->config))
+        is_adopted)
         return make_companions(s, err);
-    if (outrider__pg_catalog_check(&s->cat, place, err) < 0 || choose_layout(s, err) < 0)
+    if (outrider__pg_catalog_check(&s->cat, place, is_adopted, err) < 0 ||
+        choose_layout(s, err) < 0)
         return -1;
     outrider__pg_leader_init(&s->leader, &s->cat, s->config->name);
     return outrider__pg_guard_begin(s, on_guarded, err);

@@ -545,6 +545,12 @@ static void change_sql(struct strbuf *q, const struct status_table *t)
     and_ours(q, t);
 }
 
+void outrider__pg_failed_sql(struct strbuf *q, const struct adopted *a)
+{
+    struct status_table t = {.a = *a};
+    change_sql(q, &t);
+}
+
 /* A copy of the row in outrider_parked, for what the row itself cannot say. */
 static void park_sql(struct strbuf *q, const struct status_source *d, const struct status_table *t)
 {

@@ -54,7 +54,7 @@ static bool check_outbox(const struct doctor *d)
     struct outrider_error why;
     char place[160];
     outrider__pg_place(d->s->pg, place, sizeof place);
-    if (outrider__pg_catalog_check(cat, place, &why) < 0) {
+    if (outrider__pg_catalog_check(cat, place, false, &why) < 0) {
         outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
         return false;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* init: the SQL is put together from the .sql files, run in one transaction. */
+#include "adopt.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "schema_log.sql.h"
 #include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
+#include "schema_roles_outbox.sql.h"
 #include "schema_settled_log.sql.h"
 #include "schema_settled_status.sql.h"
 #include "schema_status.sql.h"
@@ -178,12 +180,27 @@ struct circumstances {
     const char *payload, *layout, *partition;
     bool may_make_roles, has_roles;
     int64_t version;
+    const char *grants; /* on tables that are not ours */
 };
+
+/* Only `outbox` is made. */
+static int check_table(const struct pg_store *s, struct outrider_error *err)
+{
+    const char *name = outrider__pg_store_table(s), *dot = strrchr(name, '.');
+    if (s->cat.oid != 0 || strcmp(dot != NULL ? dot + 1 : name, "outbox") == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_NO_OUTBOX, OUTRIDER_STOP,
+                          "there is no table %.100s, and init makes `outbox` only; make the table, "
+                          "or leave --table (source.tables) out",
+                          name);
+}
 
 static int look_around(struct pg_store *s, struct circumstances *c, struct outrider_error *err)
 {
     PGresult *r = NULL;
     if (outrider__pg_store_catalog(s, err) < 0)
+        return -1;
+    if (check_table(s, err) < 0)
         return -1;
     c->has_outbox = s->cat.oid != 0;
     c->is_ours = (s->cat.has_seq && !s->cat.has_mark) || s->cat.is_marked_ours;
@@ -230,10 +247,10 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     return 0;
 }
 
-static void append_roles(struct strbuf *sql, const char *layout, const char *partition,
-                         const struct pg_schema_value *values)
+static void append_outbox_roles(struct strbuf *sql, const char *layout, const char *partition,
+                                const struct pg_schema_value *values)
 {
-    outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
+    outrider__pg_schema_expand(sql, sql_schema_roles_outbox, values, 2);
     if (partition != NULL)
         strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
     if (strcmp(layout, "log") != 0) /* rows that carry their state are changed by the relay */
@@ -305,12 +322,16 @@ static int compose(const struct init_options *asked, const struct circumstances 
         outrider__pg_schema_expand(sql, sql_schema_function, values, 2);
         if (o.partition != NULL)
             append_upkeep(sql, &layouts[i], o.partition, c->schema);
-        if (c->may_make_roles || c->has_roles)
-            append_roles(sql, o.layout, o.partition, values);
-        else
-            strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
-                                   "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "
-                                   "and run `outrider init` again for their rights.\n");
+    }
+    if (c->may_make_roles || c->has_roles) {
+        outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
+        if (!is_foreign)
+            append_outbox_roles(sql, o.layout, o.partition, values);
+        strbuf_append_str(sql, c->grants);
+    } else {
+        strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
+                               "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "
+                               "and run `outrider init` again for their rights.\n");
     }
     if (o.inbox)
         strbuf_append_str(sql, sql_schema_inbox);
@@ -323,11 +344,17 @@ int outrider__pg_store_init(struct store *base, const struct init_options *o,
 {
     struct pg_store *s = pg_store_of(base);
     struct circumstances c = {0};
-    struct strbuf sql;
+    struct strbuf sql, grants;
     if (look_around(s, &c, err) < 0)
         return -1;
     outrider__strbuf_init(&sql, 1 << 20);
-    int rc = compose(o, &c, &sql, err);
+    outrider__strbuf_init(&grants, 1 << 20);
+    int rc = 0;
+    if (outrider__pg_store_adopts(s))
+        rc = outrider__pg_adopted_grants(s, &grants, err);
+    c.grants = strbuf_cstr(&grants);
+    if (rc == 0)
+        rc = compose(o, &c, &sql, err);
     if (rc == 0 && ret_sql != NULL)
         outrider__strbuf_append(ret_sql, strbuf_bytes(&sql));
     if (rc == 0 && !o->dry_run) {
@@ -336,5 +363,6 @@ int outrider__pg_store_init(struct store *base, const struct init_options *o,
             (void)outrider__pg_store_exec(s, "ROLLBACK", "cannot roll back", NULL);
     }
     outrider__strbuf_release(&sql);
+    outrider__strbuf_release(&grants);
     return rc;
 }
