@@ -38,23 +38,31 @@ class NeverSettled(pgtest.PostgresTest):
         self.assertRegex(relay.err(), error)
         self.assertLessEqual(len(self.delivered("Order.OrderCreated")), 8)
 
-    def test_a_role_that_may_read_and_not_mark(self):
-        self.run_outrider("init", "--db", self.url)
-        role = "reader_" + self.database
-        self.sql(f"CREATE ROLE {role} LOGIN")
-        self.sql(f"GRANT SELECT ON outbox TO {role}")
-        self.sql(f"GRANT ALL ON outrider_cursor, outrider_parked, outrider_intent, outrider_schema TO {role}")
-        self.sql(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}")
-        self.assert_stops("permission denied for table outbox", url=self.server.url(self.database, role))
-
     def test_a_trigger_that_refuses_the_mark(self):
         self.script("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'rows are immutable'; END$$; "
                     "CREATE TRIGGER refuse BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION refuse()")
         self.assert_stops("rows are immutable")
 
-    def test_a_column_that_must_not_be_null(self):
-        self.sql("ALTER TABLE outbox ADD COLUMN next_retry_at timestamptz NOT NULL DEFAULT now()")
-        self.assert_stops("next_retry_at")
+    def test_a_trigger_that_passes_over_the_mark(self):
+        self.script("CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; "
+                    "CREATE TRIGGER skip BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION skip()")
+        self.assert_stops("2 rows of table public.outbox .*a trigger on UPDATE")
+
+    def test_a_trigger_that_undoes_the_mark(self):
+        self.script("CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.status := OLD.status; RETURN NEW; "
+                    "END$$; CREATE TRIGGER undo BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION undo()")
+        self.assert_stops("2 rows of table public.outbox .*a trigger on UPDATE")
+
+    def test_a_trigger_that_keeps_the_rows(self):
+        self.script("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; "
+                    "CREATE TRIGGER keep BEFORE DELETE ON outbox FOR EACH ROW EXECUTE FUNCTION keep()")
+        self.assert_stops("2 rows of table public.outbox .*a trigger on DELETE", "--set", "after_publish=delete")
+
+    def test_a_row_that_is_made_pending_again_is_delivered_again(self):
+        for n in range(5):
+            self.relay_once()
+            self.assertEqual(len(self.delivered("Order.OrderCreated")), 2 * n + 2)
+            self.sql("UPDATE outbox SET status = 'PENDING'")
 
 
 class Document000(pgtest.PostgresTest):

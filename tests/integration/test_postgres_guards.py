@@ -243,12 +243,13 @@ class MarksWithoutEffect(Guarded):
                 relay = self.start_relay()
                 self.owner(getattr(self, obstacle))
                 self.write(obstacle)
-                self.stopped(relay, r"public\.outbox.*no effect.*rule.*trigger")
-                self.assertEqual(self.delivered_labels().count(obstacle), 2)
+                self.stopped(relay, r"public\.outbox.*still not marked.*trigger" if obstacle == "TRIGGER" else
+                             "cannot mark.*[Rr]ule|rules are not supported")
+                self.assertEqual(self.delivered_labels().count(obstacle), 1)
                 self.owner(f"DROP {obstacle} quiet ON outbox")
                 self.relay_once()
                 self.relay_once()
-                self.assertEqual(self.delivered_labels().count(obstacle), 3)
+                self.assertEqual(self.delivered_labels().count(obstacle), 2)
 
     def test_rows_that_are_deleted_before_they_are_marked_are_nothing_special(self):
         relay = self.start_relay()

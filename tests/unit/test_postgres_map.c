@@ -32,8 +32,8 @@ static void given(const char *name, const char *value)
     assert_int_equal(outrider__config_set(&config, bytes_str(name), bytes_str(value), NULL), 0);
 }
 
-#define COLUMN(n, k, ...)                                               \
-    {                                                                   \
+#define COLUMN(n, k, ...)                                                            \
+    {                                                                                \
         .name = n, .quoted = n, .type = "text", .kind = k, .length = -1, __VA_ARGS__ \
     }
 #define KEY .is_key = true, .is_unique = true, .is_indexed = true, .is_not_null = true

@@ -18,9 +18,9 @@ struct adopted {
     char cursor_table[PG_NAME_MAX];
     char parked_table[PG_NAME_MAX];
     char schema[PG_NAME_MAX]; /* quoted */
-    bool is_owned;       /* by the session's role, or one that it belongs to */
-    bool is_ours;        /* made by `outrider init --layout status` */
-    bool is_partitioned; /* its settled partitions can be dropped */
+    bool is_owned;            /* by the session's role, or one that it belongs to */
+    bool is_ours;             /* made by `outrider init --layout status` */
+    bool is_partitioned;      /* its settled partitions can be dropped */
     struct map_table table;
     struct column_map map;
     /* Where the table itself has no place for them: */

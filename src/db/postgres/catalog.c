@@ -154,13 +154,13 @@ int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place, 
                               place, cat->table);
     if (outrider__pg_catalog_check_version(cat, place, err) < 0)
         return -1;
-    const char *missing =
-        !is_adopted && !cat->can_select ? "SELECT on the outbox"
-        : !cat->can_write_cursor        ? "SELECT, INSERT, UPDATE on outrider_cursor"
-        : !cat->can_write_parked        ? "SELECT, INSERT, UPDATE, DELETE on outrider_parked"
-        : !is_adopted && cat->sequence_oid != 0 && !cat->can_read_sequence
-            ? "SELECT on the outbox's sequence"
-            : NULL;
+    const char *missing = !is_adopted && !cat->can_select ? "SELECT on the outbox"
+                          : !cat->can_write_cursor ? "SELECT, INSERT, UPDATE on outrider_cursor"
+                          : !cat->can_write_parked
+                              ? "SELECT, INSERT, UPDATE, DELETE on outrider_parked"
+                          : !is_adopted && cat->sequence_oid != 0 && !cat->can_read_sequence
+                              ? "SELECT on the outbox's sequence"
+                              : NULL;
     if (missing != NULL)
         return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_RETRY,
                               "%s: the relay's role lacks %s (%s); GRANT outrider_relay to it",

@@ -52,7 +52,7 @@ enum map_kind {
 struct map_column {
     const char *name;
     const char *quoted; /* as SQL needs it */
-    const char *type; /* as SQL writes it, without a length: "character varying" */
+    const char *type;   /* as SQL writes it, without a length: "character varying" */
     Oid oid;
     enum map_kind kind;
     int32_t length; /* of varchar(n), -1: no limit */
@@ -80,7 +80,7 @@ struct map_table {
     const char *remembered; /* status words of an earlier start: outrider__map_words(); or NULL */
     const char *role;       /* of the session, quoted */
     bool is_partitioned;
-    bool can_delete;                  /* a right of that role */
+    bool can_delete;                 /* a right of that role */
     bool hides_update, hides_delete; /* a rule does something else instead */
 };
 

@@ -59,7 +59,8 @@ static bool is_read(enum column_role role)
     return role != ROLE_IDEMPOTENCY_KEY && role != ROLE_REQUEST_DIGEST;
 }
 
-static int check_epoch(const struct column_map *m, enum column_role role, struct outrider_error *err)
+static int check_epoch(const struct column_map *m, enum column_role role,
+                       struct outrider_error *err)
 {
     const struct map_column *c = m->columns[role];
     const char *option = outrider__map_option(role);

@@ -39,6 +39,7 @@
 enum status_statement {
     ST_FETCH,
     ST_PUBLISH, /* or delete */
+    ST_LEFT,    /* rows of which that was asked, and that are as before */
     ST_CHANGE,  /* failed, dead, expired, given back */
     ST_PARK,
     ST_UNPARK,
@@ -75,7 +76,6 @@ struct status_table {
     struct strbuf seen;      /* words that rows had when they were last looked at in vain */
     struct strbuf uncovered; /* what was told last of rows that no word covers */
     uint64_t n_uncovered;
-    char unmarked[64];  /* the first event of the last batch that was not marked as a whole; "" */
     int64_t usual_rows; /* that a usual read may take: few where large ones lie between; 0: all */
 };
 

@@ -8,9 +8,6 @@
  */
 #include "source_status.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/failpoint.h"
 
 enum group { GROUP_PUBLISHED, GROUP_CHANGED, GROUP_PARKED, GROUP_TRIED };
@@ -249,56 +246,59 @@ static void give_back_rest(struct status_flight *f)
     b->n_settle = b->n;
 }
 
-static const struct event *first_published(const struct batch *b)
+static int finish(struct pg_op *op)
 {
-    for (size_t i = 0; i < b->n_settle; i++)
-        if (is_published(&b->events[i]))
-            return &b->events[i];
-    return NULL;
-}
-
-/* Rows that were deleted or taken by others meanwhile are not marked, and do not come
- * again. An event that does come again, and is the first of the next batch because it is
- * the oldest, cannot be marked. */
-static int check_marks(struct status_flight *f, const PGresult *last, struct outrider_error *err)
-{
-    struct status_table *t = f->table;
-    char id[sizeof t->unmarked];
-    size_t n = count(t, f->batch, GROUP_PUBLISHED);
-    if (n == 0 || t->sql[ST_PUBLISH] == NULL)
-        return 0;
-    if (strtoull(PQcmdTuples((PGresult *)last), NULL, 10) >= n) {
-        t->unmarked[0] = '\0';
-        return 0;
-    }
-    struct bytes first = first_published(f->batch)->id;
-    (void)snprintf(id, sizeof id, "%.*s", (int)first.len, first.data);
-    bool is_again = id[0] != '\0' && strcmp(id, t->unmarked) == 0;
-    (void)snprintf(t->unmarked, sizeof t->unmarked, "%s", id);
-    if (!is_again)
-        return 0;
-    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
-                          "%s: event %s was published twice, and marking it as published had no "
-                          "effect: a rule (DO INSTEAD) or a trigger of the table undoes that; drop "
-                          "it, then start the relay again",
-                          t->a.outbox, id);
-}
-
-static int settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
-{
-    struct pg_op *op = ctx;
     struct status_source *d = status_of(op->source);
     struct status_flight *f = outrider__pg_status_flight(d, op->op->batch);
-    int errno_value = FAILPOINT("settle.after_commit");
-    if (errno_value != 0)
-        return outrider__fail_errno(err, errno_value, "cannot settle");
-    if (f != NULL && check_marks(f, results[n - 1], err) < 0)
-        return -1;
     if (f != NULL)
         *f = (struct status_flight){0};
     outrider__pg_status_look_soon(d);
     pg_op_done(op);
     return 0;
+}
+
+static int on_left(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct status_source *d = status_of(op->source);
+    const struct status_flight *f = outrider__pg_status_flight(d, op->op->batch);
+    int64_t left = outrider__pg_get_int(results[0], 0, 0, 0);
+    bool removes = d->s->config->source.after_publish == AFTER_PUBLISH_DELETE;
+    (void)n;
+    if (left == 0)
+        return finish(op); /* somebody else settled them, or removed them */
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                          "%lld %s of table %s %s published and still not %s: a trigger on %s "
+                          "passes over the change, or undoes it; mend the trigger, then start the "
+                          "relay again, which publishes these events once more",
+                          (long long)left, left == 1 ? "row" : "rows", f->table->a.outbox,
+                          left == 1 ? "is" : "are", removes ? "removed" : "marked",
+                          removes ? "DELETE" : "UPDATE");
+}
+
+/* The server says nothing of a trigger that passes over a change, or undoes it: such rows
+ * would be read and published without end. r: of ST_PUBLISH. */
+static int check_marked(struct pg_op *op, struct status_flight *f, const PGresult *r,
+                        struct outrider_error *err)
+{
+    struct status_source *d = status_of(op->source);
+    int64_t marked = outrider__pg_get_int(r, 0, 0, 0) - outrider__pg_get_int(r, 0, 1, 0);
+    if (marked >= (int64_t)count(f->table, f->batch, GROUP_PUBLISHED))
+        return finish(op);
+    add_arguments(d, f, GROUP_PUBLISHED, 0);
+    return outrider__pg_request(&d->s->conn, &f->table->st[ST_LEFT], &d->args, on_left, op, err);
+}
+
+static int settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct status_flight *f = outrider__pg_status_flight(status_of(op->source), op->op->batch);
+    int errno_value = FAILPOINT("settle.after_commit");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot settle");
+    if (f == NULL || count(f->table, f->batch, GROUP_PUBLISHED) == 0)
+        return finish(op);
+    return check_marked(op, f, results[n - 1], err);
 }
 
 int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,

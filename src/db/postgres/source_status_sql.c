@@ -485,6 +485,20 @@ static void publish_sql(struct strbuf *q, const struct status_table *t, bool del
     where_ours(q, t, "FROM");
 }
 
+/* Answers how many rows it changed, and how many of these wait still: a trigger has the
+ * last word. */
+static void counted_publish_sql(struct strbuf *q, const struct status_table *t, bool deletes)
+{
+    strbuf_append_str(q, "WITH w AS (");
+    publish_sql(q, t, deletes);
+    strbuf_append_str(q, " RETURNING ");
+    if (deletes)
+        strbuf_append_str(q, "false");
+    else
+        outrider__pg_sql_unsettled(q, &t->a, "o.");
+    strbuf_append_str(q, " AS waits) SELECT count(*), count(*) FILTER (WHERE w.waits) FROM w");
+}
+
 void outrider__pg_mark_sql(struct strbuf *q, const struct adopted *a)
 {
     struct status_table t = {.a = *a};
@@ -704,6 +718,7 @@ static void release_sql(struct strbuf *q, const struct status_table *t)
 static const char *const purposes[ST_COUNT] = {
     [ST_FETCH] = "cannot read the outbox",
     [ST_PUBLISH] = "cannot mark events as published",
+    [ST_LEFT] = "cannot look for events that are not marked",
     [ST_CHANGE] = "cannot mark events as failed",
     [ST_PARK] = "cannot park events",
     [ST_UNPARK] = "cannot remove parked events",
@@ -729,7 +744,11 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
             fetch_sql(q, d, t);
         break;
     case ST_PUBLISH:
-        publish_sql(q, t, d->s->config->source.after_publish == AFTER_PUBLISH_DELETE);
+        counted_publish_sql(q, t, d->s->config->source.after_publish == AFTER_PUBLISH_DELETE);
+        break;
+    case ST_LEFT:
+        outrider__strbuf_appendf(q, "SELECT count(*) FROM %s o", t->a.outbox);
+        where_ours(q, t, ",");
         break;
     case ST_CHANGE:
         change_sql(q, t);
