@@ -83,11 +83,27 @@ static void none_is_dead(void **state)
     }
 }
 
+/* A statement that is only prepared: what the server says of it, it says each time. */
+static void what_cannot_be_prepared_stops_and_a_lost_server_does_not(void **state)
+{
+    static const struct {
+        const char *state;
+        enum outrider_disposition disposition;
+    } tried[] = {{"42703", STOP},  {"42804", STOP},  {"42501", STOP},  {"428C9", STOP},
+                 {"22P02", STOP},  {"42P01", RETRY}, {"08006", RETRY}, {"57P01", RETRY},
+                 {"40001", RETRY}, {"55P03", RETRY}, {"", RETRY}};
+    (void)state;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
+        if (outrider__pg_disposition(tried[i].state, PG_TRIES) != tried[i].disposition)
+            fail_msg("%s", tried[i].state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_state_has_the_disposition_of_its_purpose),
         cmocka_unit_test(none_is_dead),
+        cmocka_unit_test(what_cannot_be_prepared_stops_and_a_lost_server_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
