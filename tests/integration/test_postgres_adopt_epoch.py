@@ -62,7 +62,9 @@ class EachUnit(EpochTest):
         def test():
             self.insert(2, occurred_at=self.number("timestamptz '2024-02-29 12:00:01+00'"))
             self.relay_once(*self.args())
-            self.assertEqual({r["timestamp"][:19] for r in self.rows()}, {"2024-02-29T12:00:01"})
+            self.insert(1, created_at=self.number("timestamptz '2023-02-28 12:00:01+00'"))
+            self.relay_once(*self.args())
+            self.assertEqual([r["timestamp"][:19] for r in self.rows()], ["2024-02-29T12:00:01"] * 2 + ["2023-02-28T12:00:01"])
             for column in ("published_at", "updated_at", "next_attempt_at"):
                 self.assert_now(column)
             self.assertEqual(self.sql("SELECT DISTINCT status, locked_by, locked_at FROM mail"), [["PUBLISHED", None, None]])
@@ -113,6 +115,8 @@ class EachUnit(EpochTest):
             self.sql(f"UPDATE mail SET published_at = {self.number('now() - interval $$8 d$$')}, "
                      f"created_at = {self.number('now() - interval $$8 d$$')} "
                      "WHERE id = (SELECT id FROM mail ORDER BY id LIMIT 1)")
+            row = self.run_outrider("status", "--db", self.url, *self.args("--json")).json()["pipelines"][0]
+            self.assertEqual((row["pending"], row["oldest_pending_at"]), (0, None))
             again = self.path("again-" + self.unit)
             self.run_outrider("replay", "--db", self.url, *self.args("--since", "1d", "--to", "file:" + again))
             self.assertEqual(len(self.delivered(directory=again)), 2)

@@ -38,10 +38,27 @@ class NeverSettled(pgtest.PostgresTest):
         self.assertRegex(relay.err(), error)
         self.assertLessEqual(len(self.delivered("Order.OrderCreated")), 8)
 
+    def test_a_role_that_may_read_and_not_mark(self):
+        self.run_outrider("init", "--db", self.url)
+        role = "reader_" + self.database
+        self.sql(f"CREATE ROLE {role} LOGIN")
+        self.sql(f"GRANT SELECT ON outbox TO {role}")
+        self.sql(f"GRANT ALL ON outrider_cursor, outrider_parked, outrider_intent, outrider_schema TO {role}")
+        self.assert_stops(f"GRANT UPDATE \\(processed_at, status\\) ON public.outbox TO {role}",
+                          url=self.server.url(self.database, role))
+        self.assertEqual(self.delivered(), [])
+
     def test_a_trigger_that_refuses_the_mark(self):
         self.script("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'rows are immutable'; END$$; "
                     "CREATE TRIGGER refuse BEFORE UPDATE ON outbox FOR EACH ROW EXECUTE FUNCTION refuse()")
         self.assert_stops("rows are immutable")
+
+    def test_a_column_that_must_not_be_null(self):
+        self.sql("ALTER TABLE outbox ADD COLUMN next_retry_at timestamptz NOT NULL DEFAULT now()")
+        self.relay_once()
+        self.assertEqual(len(self.delivered()), 2)
+        self.relay_once()
+        self.assertEqual(len(self.delivered()), 2)
 
     def test_a_trigger_that_passes_over_the_mark(self):
         self.script("CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; "

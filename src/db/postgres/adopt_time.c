@@ -40,10 +40,12 @@ void outrider__pg_sql_time_of(struct strbuf *sql, const struct adopted *a, enum 
     if (!is_number(a, role))
         outrider__strbuf_appendf(sql, "%s::timestamptz", value);
     else
-        outrider__strbuf_appendf(
-            sql, "(timestamptz 'epoch' + greatest(least(%s::int8, %s), %s)%s * interval '%s')",
-            value, epochs[epoch].high, epochs[epoch].low, epoch == EPOCH_NS ? " / 1000" : "",
-            epochs[epoch].unit);
+        outrider__strbuf_appendf(sql,
+                                 "(timestamptz 'epoch' + (CASE WHEN %s > %s THEN %s WHEN %s < %s "
+                                 "THEN %s ELSE %s END)::int8%s * interval '%s')",
+                                 value, epochs[epoch].high, epochs[epoch].high, value,
+                                 epochs[epoch].low, epochs[epoch].low, value,
+                                 epoch == EPOCH_NS ? " / 1000" : "", epochs[epoch].unit);
 }
 
 void outrider__pg_sql_stamp(struct strbuf *sql, const struct adopted *a, enum column_role role,
