@@ -64,7 +64,7 @@ class Rights(StartTest):
 
     def insert(self, n, topic="t"):
         self.sql("INSERT INTO event_outbox (id, aggregate_id, aggregate_type, event_type, topic, partition_key, payload, "
-                 f"status, created_at) SELECT gen_random_uuid(), 'a' || i, 'a', 'b', '{topic}', 'k' || i, '{{}}', 'PENDING', "
+                 f"status, created_at) SELECT gen_random_uuid(), 'a' || i, 'a', 'b', '{topic}', '{topic[0]}' || i, '{{}}', 'PENDING', "
                  f"now() FROM generate_series(1, {n}) i")
 
     def test_the_error_has_the_statement_that_grants_what_is_missing(self):
