@@ -158,6 +158,11 @@ class Rights(StartTest):
         self.run_outrider("init", "--db", self.url, "--table", "odd")
         self.assertEqual(self.value("SELECT to_regclass('outrider_cursor')"), "outrider_cursor")
 
+    def test_init_makes_no_table_but_its_own(self):
+        done = self.run_outrider("init", "--db", self.url, "--table", "nowhere", code=1)
+        self.assertRegex(done.err, "there is no table nowhere, and init makes `outbox` only")
+        self.assertEqual(self.value("SELECT to_regclass('outbox')"), None)
+
     def test_rights_that_are_taken_away_stop_a_relay_when_it_starts_again(self):
         self.grant_companions()
         self.sql(f"GRANT SELECT, UPDATE ON event_outbox TO {self.user}")
@@ -216,7 +221,6 @@ class Cdc(StartTest):
         self.assertEqual(self.delivered(), [])
 
     def test_a_type_that_cannot_be_written(self):
-        self.sql("ALTER TABLE mail ADD COLUMN last_error xml")
         done = self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once", *self.cdc, "--set",
                                  "after_publish=mark", "--set", "map.published=processed_at", code=1)
         self.assertRegex(done.err, "column 'processed_at' .*map.published needs a boolean")
@@ -334,10 +338,9 @@ class Types(StartTest):
                                       ("headers", "flag", "needs JSON"), ("published", "at", "needs a boolean"),
                                       ("attempts", "text_time", "needs an integer"), ("last_error", "code", "needs text"),
                                       ("locked_by", "code", "needs text or uuid"), ("claim", "at", "needs an integer"),
-                                      ("status", "doc", "needs text, an enum"), ("published_at", "created_at", None)):
+                                      ("status", "doc", "needs text, an enum")):
             with self.subTest(option):
-                if error is not None:
-                    self.assert_refused(f"column '{column}'.*{error}", "--table", "mail", "--set", f"map.{option}={column}")
+                self.assert_refused(f"column '{column}'.*{error}", "--table", "mail", "--set", f"map.{option}={column}")
 
     def test_one_column_for_two_things_that_are_written(self):
         self.sql(TABLE % "at timestamptz")
@@ -379,8 +382,6 @@ class Types(StartTest):
         self.sql(TABLE % "amount numeric DEFAULT 1.50, num int DEFAULT 7")
         self.sql("INSERT INTO mail SELECT")
         for column, text in (("amount", 1.5), ("num", 7)):
-            self.relay_once("--table", "mail", "--set", f"map.payload={column}", "--name", column, "--set", "map.status=-",
-                            "--set", "map.published_at=created_at", code=1)
             self.relay_once("--table", "mail", "--set", f"map.payload={column}", "--name", column)
             self.assertEqual([r["payload"] for r in self.delivered()][-1], text)
             self.sql("UPDATE mail SET status = 'PENDING'")

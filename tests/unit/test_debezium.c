@@ -87,6 +87,7 @@ static const struct {
     {SMT("table.field.event.payload") "\"body\"", "map.payload", "body"},
     {SMT("table.field.payload") "\"body\"", "map.payload", "body"},
     {SMT("table.field.event.timestamp") "\"at\"", "map.occurred_at", "at"},
+    {SMT("table.field.event.timestamp") "\"at\"", "map.epoch", "ms"},
     {SMT("route.by.field") "\"type\"", "map.aggregate_type", "type"},
     {SMT("route.topic.replacement") "\"${routedByValue}.events\"", "route.topic",
      "${aggregate_type}.events"},
