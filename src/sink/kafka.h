@@ -2,7 +2,7 @@
 /*
  * What the files of the Kafka sink share: kafka.c (the seam), kafka_flow.c
  * (records on their way), kafka_topic.c (topics and lanes), kafka_session.c
- * (producers), kafka_exact.c and kafka_progress.c (exactly once),
+ * (producers), kafka_exact.c, kafka_progress.c and kafka_end.c (exactly once),
  * kafka_config.c, kafka_error.c, kafka_doctor.c.
  *
  * How order is kept. A broker rejects whole batches, and librdkafka goes on
@@ -151,6 +151,21 @@ struct kafka_topic {
 #define KAFKA_TOPICS_MAX 1024
 #define KAFKA_TRUST 16384
 
+/* What of a producer with transactions may outlive its sink; the producer's opaque. */
+struct kafka_end {
+    pthread_mutex_t mutex;
+    char denied[256]; /* under the mutex: a topic that cannot be part of a transaction */
+    /* kafka_end.c only. */
+    struct kafka_end *next;
+    rd_kafka_t *rk;
+    rd_kafka_queue_t *queue;
+    size_t n_out;       /* records with bytes of a batch */
+    bool has_commit;    /* a commit was asked for: an abort may be refused because of that */
+    bool is_committing; /* an abort was */
+    bool is_safe;       /* to destroy: (1) of kafka_end.c */
+    bool is_ended;      /* nothing more can be done for the transaction */
+};
+
 enum kafka_job { JOB_NONE, JOB_OPEN, JOB_COMMIT, JOB_ABORT };
 
 struct kafka_exact {
@@ -161,6 +176,7 @@ struct kafka_exact {
     const char *key; /* the identity, in there */
     int replication;
     rd_kafka_t *rk;
+    struct kafka_end *end; /* NULL once the producer is closed */
     int event_fd;
     pthread_t thread;
     bool has_thread;
@@ -174,7 +190,6 @@ struct kafka_exact {
     struct outrider_error error;
     struct commit_mark found;
     char trouble[128];
-    char denied[256]; /* a topic that cannot be part of a transaction */
 
     /* The pipeline's thread only. */
     int64_t began_us;
@@ -254,7 +269,8 @@ static inline bool kafka_is_trusted(const struct kafka_session *s, const struct 
 /* kafka_session.c */
 int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, bool careful,
                                  struct outrider_error *err);
-/* Ends the producer and everything in it; nothing of it is reported. */
+/* Ends the producer and everything in it; nothing of it is reported. One that has a
+ * commit under way may end later, on a thread of its own (kafka_end.c). */
 void outrider__kafka_session_close(struct kafka_sink *k, struct kafka_session *s);
 /* Takes one kind of news: errors of the client as a whole. */
 int outrider__kafka_session_error(struct kafka_sink *k, struct kafka_session *s,
@@ -288,8 +304,9 @@ int outrider__kafka_exact_conf(const struct kafka_sink *k, rd_kafka_conf_t *conf
 void outrider__kafka_exact_events(struct kafka_sink *k, rd_kafka_conf_t *conf);
 int outrider__kafka_exact_start(struct kafka_sink *k, struct outrider_error *err);
 int outrider__kafka_exact_poll(struct kafka_sink *k, struct outrider_error *err);
-/* Before the producer is closed, and after. */
+/* Before the producer is closed, instead of destroying it, and after. */
 void outrider__kafka_exact_end(struct kafka_sink *k);
+void outrider__kafka_exact_close(struct kafka_sink *k, struct kafka_session *s);
 void outrider__kafka_exact_release(struct kafka_sink *k);
 void outrider__kafka_exact_seal(struct sink *s, struct commit_mark progress, struct instant now);
 void outrider__kafka_exact_commit(struct sink *s, struct instant now);
@@ -299,6 +316,16 @@ bool outrider__kafka_exact_is_closing(struct kafka_exact *x);
 void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text);
 int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, const char *what,
                                const char *text, struct outrider_error *err);
+
+/* kafka_end.c */
+struct kafka_end *outrider__kafka_end_new(void);
+void outrider__kafka_end_free(struct kafka_end *e);
+/* Ends the session's producer, now or later, and frees e with it. */
+void outrider__kafka_end(struct kafka_end *e, const struct kafka_session *s, bool has_commit);
+/* How many producers have been closed and not ended yet, in this process. */
+size_t outrider__kafka_endings(void);
+/* Fails where there are too many of them. */
+int outrider__kafka_endings_check(const char *servers, struct outrider_error *err);
 
 /* kafka_progress.c: what was last committed under the identity; nothing: no 0. */
 int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret_found,

@@ -72,9 +72,9 @@ void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text)
 /* Then every transaction fails, whatever librdkafka says of it: none goes without. */
 static bool is_progress_denied(struct kafka_exact *x)
 {
-    pthread_mutex_lock(&x->mutex);
-    bool is_denied = strcmp(x->denied, x->config->sink.progress_topic) == 0;
-    pthread_mutex_unlock(&x->mutex);
+    pthread_mutex_lock(&x->end->mutex);
+    bool is_denied = strcmp(x->end->denied, x->config->sink.progress_topic) == 0;
+    pthread_mutex_unlock(&x->end->mutex);
     return is_denied;
 }
 
@@ -213,15 +213,15 @@ static void start_job(struct kafka_sink *k, enum kafka_job job)
 static void on_log(const rd_kafka_t *rk, int level, const char *fac, const char *text)
 {
     static const char mark[] = "Failed to add partition \"";
-    struct kafka_exact *x = rd_kafka_opaque(rk);
+    struct kafka_end *e = rd_kafka_opaque(rk);
     const char *at = strcmp(fac, "ADDPARTS") == 0 ? strstr(text, mark) : NULL;
     (void)level;
-    if (at == NULL || x == NULL)
+    if (at == NULL || e == NULL)
         return;
     at += sizeof mark - 1;
-    pthread_mutex_lock(&x->mutex);
-    (void)snprintf(x->denied, sizeof x->denied, "%.*s", (int)strcspn(at, "\""), at);
-    pthread_mutex_unlock(&x->mutex);
+    pthread_mutex_lock(&e->mutex);
+    (void)snprintf(e->denied, sizeof e->denied, "%.*s", (int)strcspn(at, "\""), at);
+    pthread_mutex_unlock(&e->mutex);
 }
 
 int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err)
@@ -234,9 +234,12 @@ int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err)
     x->is_on = true;
     k->base.rest_us = REST_US;
     x->transactional_id = malloc(size);
+    x->end = outrider__kafka_end_new();
     x->servers = k->settings.servers;
     x->replication = k->settings.new_replication;
-    if (x->transactional_id == NULL)
+    if (outrider__kafka_endings_check(x->servers, err) < 0)
+        return -1;
+    if (x->transactional_id == NULL || x->end == NULL)
         return outrider__fail_nomem(err);
     (void)snprintf(x->transactional_id, size, "outrider:%s", k->base.identity);
     x->key = x->transactional_id + strlen("outrider:");
@@ -245,7 +248,7 @@ int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err)
 
 void outrider__kafka_exact_events(struct kafka_sink *k, rd_kafka_conf_t *conf)
 {
-    rd_kafka_conf_set_opaque(conf, &k->exact);
+    rd_kafka_conf_set_opaque(conf, k->exact.end);
     rd_kafka_conf_set_log_cb(conf, on_log);
 }
 
@@ -274,11 +277,20 @@ void outrider__kafka_exact_end(struct kafka_sink *k)
     x->has_thread = false;
 }
 
+void outrider__kafka_exact_close(struct kafka_sink *k, struct kafka_session *s)
+{
+    struct kafka_exact *x = &k->exact;
+    bool has_commit = x->job == JOB_COMMIT && (!x->is_done || x->result < 0);
+    outrider__kafka_end(x->end, s, has_commit);
+    x->end = NULL;
+}
+
 void outrider__kafka_exact_release(struct kafka_sink *k)
 {
     struct kafka_exact *x = &k->exact;
     if (!x->is_on)
         return;
+    outrider__kafka_end_free(x->end);
     pthread_mutex_destroy(&x->mutex);
     pthread_cond_destroy(&x->wake);
     free(x->transactional_id);
@@ -339,15 +351,15 @@ void outrider__kafka_exact_abort(struct sink *s, struct instant now)
 static int aborted(struct kafka_sink *k, struct outrider_error *err)
 {
     struct kafka_exact *x = &k->exact;
-    char denied[sizeof x->denied];
+    char denied[sizeof x->end->denied];
     if (is_progress_denied(x)) {
         const rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
         return outrider__kafka_exact_fail(x, code, "commit", rd_kafka_err2str(code), err);
     }
-    pthread_mutex_lock(&x->mutex);
-    memcpy(denied, x->denied, sizeof denied);
-    x->denied[0] = '\0';
-    pthread_mutex_unlock(&x->mutex);
+    pthread_mutex_lock(&x->end->mutex);
+    memcpy(denied, x->end->denied, sizeof denied);
+    x->end->denied[0] = '\0';
+    pthread_mutex_unlock(&x->end->mutex);
     x->n_blanks = x->n_verdicts > 0 || denied[0] != '\0' ? 0 : x->n_blanks + 1;
     x->n_verdicts = 0;
     outrider__kafka_deny(k, denied);

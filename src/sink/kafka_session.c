@@ -52,13 +52,17 @@ void outrider__kafka_session_close(struct kafka_sink *k, struct kafka_session *s
     if (s->rk == NULL)
         return;
     outrider__kafka_topics_forget(k, s);
-    if (s->n_out > 0)
-        (void)rd_kafka_purge(s->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
-                                        RD_KAFKA_PURGE_F_NON_BLOCKING);
     rd_kafka_queue_io_event_enable(s->queue, -1, NULL, 0);
-    rd_kafka_queue_destroy(s->queue);
-    /* Joins its threads: none of them reads a payload any more behind this. */
-    rd_kafka_destroy(s->rk);
+    if (s->is_exact) {
+        outrider__kafka_exact_close(k, s);
+    } else {
+        if (s->n_out > 0)
+            (void)rd_kafka_purge(s->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
+                                            RD_KAFKA_PURGE_F_NON_BLOCKING);
+        rd_kafka_queue_destroy(s->queue);
+        /* Joins its threads: none of them reads a payload any more behind this. */
+        rd_kafka_destroy(s->rk);
+    }
     free(s->trusted);
     *s = (struct kafka_session){0};
 }

@@ -10,13 +10,19 @@
 #include <librdkafka/rdkafka_mock.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #define ADD_PARTITIONS 24 /* numbers of requests */
 #define END_TXN 26
+#define CLOSES 40
+#define STALLS 10000 /* 20 ms each */
+#define CLOSES_US 1500
 
 static rd_kafka_t *host; /* has the cluster inside it */
 static rd_kafka_mock_cluster_t *cluster;
@@ -87,12 +93,17 @@ static void open_as(struct rig *r, const char *identity)
     must_settle_down(r);
 }
 
-static void begin(struct rig *r)
+static void prepare(struct rig *r)
 {
     rig_init(r, &fixture);
     r->config.ordered = true;
     r->config.source.max_payload = 1 << 20;
     r->config.sink.progress_topic = "outrider.progress";
+}
+
+static void begin(struct rig *r)
+{
+    prepare(r);
     open_as(r, "shop/orders");
 }
 
@@ -251,8 +262,149 @@ static void a_sink_is_closed_while_it_opens_4(void **state)
     rig_release(&r);
 }
 
-int main(void)
+static void is_not_reported(void *ctx, struct delivery *d, enum sink_result result,
+                            const struct outrider_error *why)
 {
+    (void)ctx;
+    (void)d;
+    (void)result;
+    (void)why;
+    fail_msg("reported by something else than poll()");
+}
+
+static struct sink *another_sink(const struct rig *r, const char *identity)
+{
+    struct outrider_error err = {0};
+    struct sink *s = calloc(1, r->fixture->ops->size);
+    assert_non_null(s);
+    *s = (struct sink){.ops = r->fixture->ops, .settled = is_not_reported, .identity = identity};
+    if (s->ops->open(s, &r->config, outrider__clock_now(), &err) < 0)
+        fail_msg("open: %s", err.message);
+    return s;
+}
+
+static void wait_until_us(int64_t us)
+{
+    while (outrider__clock_now().mono_us < us)
+        continue;
+}
+
+/* Opens some at once: each takes a second of the mock's time. */
+static void close_some(struct rig *r, int first, int n)
+{
+    struct sink *all[CLOSES];
+    char names[CLOSES][16];
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(names[i], sizeof names[i], "shop/%d", first + i);
+        all[i] = another_sink(r, names[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        struct rig one = {.fixture = r->fixture, .sink = all[i]};
+        must_settle_down(&one);
+        struct delivery *d[] = {rig_add(r, "t", "k", BYTES_LIT("{}")),
+                                rig_add(r, "u", "k", BYTES_LIT("{}"))};
+        int64_t now = outrider__clock_now().mono_us;
+        assert_int_equal(all[i]->ops->submit(all[i], d, 2, outrider__clock_now()), 2);
+        wait_until_us(now + (int64_t)(first + i) * CLOSES_US / CLOSES);
+        all[i]->ops->close(all[i]);
+        free(all[i]);
+    }
+}
+
+/*
+ * librdkafka registers the partitions of a transaction a moment after their first
+ * record, on a timer. A producer that is destroyed in that moment ends the process
+ * (sink/kafka_end.c), so the closes are spread over it.
+ */
+static void a_transaction_is_closed_at_any_moment_4(void **state)
+{
+    (void)state;
+    struct rig r;
+    begin(&r);
+    for (int i = 0; i < CLOSES; i += CLOSES / 4)
+        close_some(&r, i, CLOSES / 4);
+    assert_int_equal(outrider__kafka_endings(), 0);
+    rig_release(&r);
+}
+
+/* The record of progress cannot be registered for as long as the broker is busy. */
+static void stall_a_commit(struct rig *r)
+{
+    static rd_kafka_resp_err_t errors[STALLS];
+    open_as(r, "shop/orders");
+    rig_deliver(r, "t", "k", "{}");
+    for (size_t i = 0; i < STALLS; i++)
+        errors[i] = RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS;
+    rd_kafka_mock_push_request_errors_array(cluster, ADD_PARTITIONS, STALLS, errors);
+    commit(r, (struct commit_mark){1, 1});
+    /* Nothing more can be sent once librdkafka has begun to commit. */
+    while (rd_kafka_producev(kafka_of(r->sink)->fast.rk, RD_KAFKA_V_TOPIC("t"), RD_KAFKA_V_END) ==
+           RD_KAFKA_RESP_ERR_NO_ERROR)
+        continue;
+    rig_close(r);
+}
+
+static void wait_for_endings(void)
+{
+    int64_t deadline = outrider__clock_now().mono_us + RIG_TIMEOUT_MS * 1000LL;
+    while (outrider__kafka_endings() > 0) {
+        assert_true(outrider__clock_now().mono_us < deadline);
+        (void)poll(NULL, 0, 10);
+    }
+}
+
+static void a_commit_that_is_closed_is_ended_by_a_thread_4(void **state)
+{
+    (void)state;
+    struct rig r;
+    prepare(&r);
+    stall_a_commit(&r);
+    assert_int_equal(outrider__kafka_endings(), 1);
+    rd_kafka_mock_clear_request_errors(cluster, ADD_PARTITIONS);
+    wait_for_endings();
+    open_as(&r, "shop/orders");
+    assert_progress(&r, 1, 1);
+    rig_release(&r);
+}
+
+static void a_commit_whose_broker_never_answers_ends_too_4(void **state)
+{
+    (void)state;
+    struct rig r;
+    prepare(&r);
+    size_t len = strlen(r.url);
+    (void)snprintf(r.url + len, sizeof r.url - len, "?transaction.timeout.ms=3000");
+    stall_a_commit(&r);
+    assert_int_equal(outrider__kafka_endings(), 1);
+    wait_for_endings();
+    rig_release(&r);
+}
+
+/* `contract_sink_kafka_exact leave`: the program ends while the thread is at work. */
+static int leave(void)
+{
+    static struct rig r;
+    prepare(&r);
+    stall_a_commit(&r);
+    return outrider__kafka_endings() == 1 ? 0 : 1;
+}
+
+static void a_program_may_end_before_its_producers_4(void **state)
+{
+    (void)state;
+    char name[] = "contract_sink_kafka_exact", what[] = "leave";
+    char *args[] = {name, what, NULL};
+    pid_t child;
+    int status;
+    assert_int_equal(posix_spawn(&child, "/proc/self/exe", NULL, NULL, args, environ), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "leave") == 0)
+        return leave();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_committed_is_what_the_next_one_finds_8_10),
         cmocka_unit_test(another_identity_is_another_count_8),
@@ -262,6 +414,10 @@ int main(void)
         cmocka_unit_test(a_topic_that_may_not_be_written_to_is_told_9),
         cmocka_unit_test(whoever_is_shut_out_is_told_so_12),
         cmocka_unit_test(a_sink_is_closed_while_it_opens_4),
+        cmocka_unit_test(a_transaction_is_closed_at_any_moment_4),
+        cmocka_unit_test(a_commit_that_is_closed_is_ended_by_a_thread_4),
+        cmocka_unit_test(a_commit_whose_broker_never_answers_ends_too_4),
+        cmocka_unit_test(a_program_may_end_before_its_producers_4),
     };
     return cmocka_run_group_tests_name("sink_kafka, exactly once", tests, NULL, NULL);
 }
