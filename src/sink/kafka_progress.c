@@ -13,6 +13,7 @@
 
 #define ANSWER_MS 5000
 #define STEP_MS 100
+#define ENDS_STEP_MS 500
 /* A server that does not know how to be asked for a topic's policy says nothing. */
 #define POLICY_MS 1000
 
@@ -143,11 +144,17 @@ static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct o
     return r;
 }
 
-/* Where the partition begins and ends, transactions that are open included. */
+/* Where the partition begins and ends, transactions that are open included. In steps:
+ * who closes the sink waits for the end of one. */
 static rd_kafka_resp_err_t find_ends(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end)
 {
-    return rd_kafka_query_watermark_offsets(x->rk, x->config->sink.progress_topic, 0, ret_begin,
-                                            ret_end, ANSWER_MS);
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    for (int waited = 0; code == RD_KAFKA_RESP_ERR__TIMED_OUT && waited < ANSWER_MS &&
+                         !outrider__kafka_exact_is_closing(x);
+         waited += ENDS_STEP_MS)
+        code = rd_kafka_query_watermark_offsets(x->rk, x->config->sink.progress_topic, 0, ret_begin,
+                                                ret_end, ENDS_STEP_MS);
+    return code;
 }
 
 static int prepare(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end,

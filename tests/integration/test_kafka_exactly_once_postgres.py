@@ -2,14 +2,18 @@
 """exactly_once from PostgreSQL into a real broker: relays that do not know that
 they were replaced, and rows that are in the stream before anybody sees them."""
 import json
+import os
 import random
 import signal
+import threading
 
 import harness
 import kafkaserver
 import pgcdc
 from pgserver import Proxy
 
+BUILD = os.environ.get("OUTRIDER_BUILD", "build-test")
+TWO_RELAYS = os.path.join(BUILD, "tests", "two_relays")
 cluster = None
 EXACT = ("--set", "exactly_once=true")
 KEYS = ("a", "b", "c")
@@ -135,6 +139,59 @@ class TwoRelays(ExactlyOnce):
 
     def test_two_relays_of_the_stream_started_by_mistake_publish_once(self):
         self.start_two_by_mistake("cdc")
+
+
+class TakeOvers(ExactlyOnce):
+    """The leader's session is ended again and again, in the middle of its transactions:
+    neither relay ends, and every event is there once."""
+    rounds = 500 if harness.SOAK else 15
+
+    def insert(self, n):
+        values = ", ".join(f"('order', '{key}', 'Counted', '{self.topic}', '{{\"n\": {n}}}')" for key in KEYS)
+        return f"INSERT INTO outbox (aggregate_type, aggregate_id, event_type, topic, payload) VALUES {values}"
+
+    def write_until(self, ended):
+        n = 0
+        writer = self.session()
+        while not ended.is_set():
+            writer.execute(self.insert(n))
+            n += 1
+            self.written = n
+
+    def take_over_and_over(self, *apps):
+        ended = threading.Event()
+        writer = threading.Thread(target=self.write_until, args=(ended,))
+        writer.start()
+        try:
+            for _ in range(self.rounds):
+                pid = harness.wait_until(self.active_backend, "an active relay")
+                harness.wait_until(lambda: self.transactions() > 0, "a transaction")
+                self.owner(f"SELECT pg_terminate_backend({pid})")
+                harness.wait_until(lambda gone=pid: self.active_backend() not in (None, gone), "a relay to take over")
+                for app in apps:
+                    self.assertTrue(app.is_running(), app.err())
+        finally:
+            ended.set()
+            writer.join()
+        self.wait_settled(*apps)
+        self.assertEqual(self.seen(), {key: list(range(self.written)) for key in KEYS})
+        for app in apps:
+            self.assertEqual(app.stop(), 0, app.err())
+
+    def transactions(self):
+        """The number of the last one whose intent was saved since the leader has taken over."""
+        rows = self.owner("SELECT no FROM outrider_intent")
+        number = int(rows[0][0] or 0) if rows else 0
+        n, self.last = number - getattr(self, "last", 0), number
+        return n
+
+    def test_of_two_relays(self):
+        self.take_over_and_over(*(self.relay(*EXACT, mode="poll", wait=False) for _ in range(2)))
+
+    def test_of_two_relays_inside_an_application(self):
+        app = self.start(self.name, f"source.url={self.url}", f"sink.url={self.sink}", "exactly_once=true",
+                         program=TWO_RELAYS, env={"OUTRIDER_MODULE_PATH": os.path.join(BUILD, "modules")})
+        self.take_over_and_over(app)
 
 
 class RowsOfTheStream(ExactlyOnce):

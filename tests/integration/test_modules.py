@@ -32,6 +32,12 @@ class OtherBuild(harness.OutriderTest):
         self.assertRegex(self.refuse("int something;"), "is not an outrider module")
 
 
+class Kept(unittest.TestCase):
+    def test_the_kafka_module_is_never_unloaded_for_a_thread_may_run_in_it(self):
+        module = os.path.join(os.environ["OUTRIDER_BUILD"], "modules", "kafka.so")
+        self.assertIn("NODELETE", subprocess.run(["readelf", "-d", module], check=True, capture_output=True, text=True).stdout)
+
+
 class Hash(harness.OutriderTest):
     def hash_of(self, tree):
         build = self.path("build")

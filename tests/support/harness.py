@@ -62,10 +62,10 @@ def wait_until(condition, what="the condition", deadline=DEADLINE):
 
 
 class Background:
-    """A running outrider whose output is collected line by line."""
+    """A running outrider, or another program, whose output is collected line by line."""
 
-    def __init__(self, args, cwd, env=None, prefix=()):
-        self.args = [*prefix, OUTRIDER, *args]
+    def __init__(self, args, cwd, env=None, prefix=(), program=OUTRIDER):
+        self.args = [*prefix, program, *args]
         self.process = subprocess.Popen(
             self.args, cwd=cwd, env=environment(env), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -169,8 +169,8 @@ class OutriderTest(unittest.TestCase):
         self.assertNotIn("runtime error:", result.err)
         return result
 
-    def start(self, *args, env=None, prefix=()):
-        b = Background(args, self.dir, env, prefix)
+    def start(self, *args, env=None, prefix=(), program=OUTRIDER):
+        b = Background(args, self.dir, env, prefix, program)
         self.addCleanup(b.kill)
         return b
 
