@@ -60,10 +60,6 @@ static const char *const templates[LOG_STATEMENTS] = {
                   "BY o.seq LIMIT 1000) x",
 };
 
-/* durable: standby. Any one that has it: that is the one to fail over to. */
-static const char sql_flushed_standby[] =
-    "SELECT max(flush_lsn) FROM pg_stat_replication WHERE state = 'streaming'";
-
 static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_ENROL] = "cannot take over the pipeline",
     [LOG_READ_CURSOR] = "cannot read the cursor",
@@ -294,8 +290,6 @@ static int prepare(struct pg_source *s, struct outrider_error *err)
         return -1;
     for (int i = 0; i < LOG_STATEMENTS; i++) {
         const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
-        if (i == LOG_FLUSHED && s->config->source.durable == DURABLE_STANDBY)
-            template = sql_flushed_standby;
         l->sql[i] = outrider__pg_expand(template, s, letter);
         if (l->sql[i] == NULL)
             return outrider__fail_nomem(err);

@@ -104,7 +104,6 @@ struct log_source {
     bool has_forgotten_gaps; /* and no batch will save that */
     bool is_crowded;         /* above max_gaps */
     int64_t crowded_told_us;
-    int64_t standby_told_us;
     int64_t ahead_us;             /* when to count rows above the sequence again */
     int64_t ahead_n, ahead_first; /* as told last */
     struct pg_cleaner cleaner;

@@ -14,8 +14,6 @@
 
 #define FLUSH_PAUSE_US 400
 #define FLUSH_FORCE_US 2000
-#define STANDBY_PAUSE_US 5000
-#define STANDBY_TELL_US 10000000
 #define AHEAD_AGAIN_US 10000000
 
 static size_t max_gaps(const struct pg_source *s)
@@ -373,10 +371,7 @@ static void wait_or_finish(struct pg_source *s)
         finish(s);
         return;
     }
-    bool is_standby = s->config->source.durable == DURABLE_STANDBY;
-    f->ask_us = f->needs_blocked ? s->now.mono_us
-                                 : s->now.mono_us + (f->is_forced && is_standby ? STANDBY_PAUSE_US
-                                                                                : FLUSH_PAUSE_US);
+    f->ask_us = f->needs_blocked ? s->now.mono_us : s->now.mono_us + FLUSH_PAUSE_US;
 }
 
 static int read_facts(struct pg_source *s, const PGresult *r, struct outrider_error *err)
@@ -388,8 +383,7 @@ static int read_facts(struct pg_source *s, const PGresult *r, struct outrider_er
         return outrider__pg_log_fail_history(s, "its sequence was set back below the position",
                                              err);
     f->target_lsn = lsn_target(&s->cat, outrider__pg_get_int(r, 0, 0, INT64_MAX));
-    f->is_flushed = s->config->source.durable == DURABLE_LOCAL &&
-                    outrider__pg_get_int(r, 0, 1, 0) >= f->target_lsn;
+    f->is_flushed = outrider__pg_get_int(r, 0, 1, 0) >= f->target_lsn;
     return 0;
 }
 
@@ -438,17 +432,6 @@ static int on_waited(void *ctx, PGresult **results, int n, struct outrider_error
     return 0;
 }
 
-static void tell_of_standby(struct pg_source *s)
-{
-    struct log_source *l = log_of(s);
-    if (s->now.mono_us - l->fetch.wait_since_us < STANDBY_TELL_US ||
-        (l->standby_told_us != 0 && s->now.mono_us - l->standby_told_us < 60000000))
-        return;
-    l->standby_told_us = s->now.mono_us;
-    outrider__pg_source_warn(s, "durable: standby, and no standby has confirmed what was read: "
-                                "events wait for one (pg_stat_replication; needs pg_monitor)");
-}
-
 int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -456,8 +439,6 @@ int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err)
     if (f->op == NULL || f->is_asking || s->now.mono_us < f->ask_us)
         return 0;
     f->is_asking = true;
-    if (s->config->source.durable == DURABLE_STANDBY)
-        tell_of_standby(s);
     bool needs_force =
         !f->is_flushed && !f->is_forced && s->now.mono_us - f->wait_since_us >= FLUSH_FORCE_US;
     /* The message must be committed before the position is asked for. */

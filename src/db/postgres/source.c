@@ -53,6 +53,7 @@ static int pg_open(struct source *base, const struct pipeline_config *config, st
     int errno_value = FAILPOINT("postgres.open");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot open the source");
+    outrider__pg_durable_init(&s->durable);
     s->phase = PHASE_CONNECT;
     base->wake_us = now.mono_us;
     return outrider__pg_connect(&s->conn, config->source.url, config->name,
@@ -193,6 +194,16 @@ static int start_held(struct pg_source *s, struct outrider_error *err)
     return 0;
 }
 
+static int tick(struct pg_source *s, struct outrider_error *err)
+{
+    int64_t wake;
+    if (s->layout->tick(s, s->now, err) < 0 || outrider__pg_durable_tick(s, &wake, err) < 0)
+        return -1;
+    if (wake < s->base.wake_us)
+        s->base.wake_us = wake;
+    return 0;
+}
+
 /* One step towards being active, or the layout's own work once it is. */
 static int advance(struct pg_source *s, struct outrider_error *err)
 {
@@ -226,7 +237,7 @@ static int advance(struct pg_source *s, struct outrider_error *err)
         if (!s->config->replay &&
             outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
             return -1;
-        return s->layout->tick(s, s->now, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
+        return tick(s, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
     default:
         return 0;
     }
@@ -256,7 +267,8 @@ static struct pg_op *find_done(struct pg_source *s)
         struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
         if (slot->is_given)
             continue;
-        if (slot->is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
+        bool is_done = slot->is_done && outrider__pg_is_durable(s, slot);
+        if (is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
             return slot;
         if (slot->is_held || !slot->op->may_be_passed)
             return NULL;
@@ -274,10 +286,8 @@ static struct source_op *take_done(struct pg_source *s)
         s->first_op = (s->first_op + 1) % PG_OPS_MAX;
         s->n_ops--;
     }
-    if (slot->op->kind == SOURCE_FETCH)
-        s->n_live += slot->op->batch->n > 0;
-    else if (slot->op->kind == SOURCE_SETTLE ||
-             (slot->op->kind == SOURCE_INTENT && slot->op->batch != NULL))
+    if (slot->op->kind == SOURCE_SETTLE ||
+        (slot->op->kind == SOURCE_INTENT && slot->op->batch != NULL))
         s->n_live -= !slot->op->batch->is_parked;
     if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
         outrider__pg_intent_done(s, slot);

@@ -17,6 +17,7 @@
 #include "conn.h"
 #include "core/config.h"
 #include "core/source.h"
+#include "durable.h"
 #include "guard.h"
 #include "intent.h"
 #include "leader.h"
@@ -41,6 +42,9 @@ struct pg_op {
     bool is_given; /* back to the engine, ahead of settles that are under way */
     bool is_held;  /* came while the layout was changing: started when it is active again */
     int step;      /* the layout's own */
+    /* durable.c only. */
+    bool is_asked;        /* for the server's position, since it was done */
+    uint64_t flushed_lsn; /* the answer: a standby must have this; 0: none yet */
 };
 
 struct pg_layout {
@@ -97,10 +101,11 @@ struct pg_source {
     struct pg_catalog cat;
     struct pg_leader leader;
     struct pg_intent intent;
+    struct pg_durable durable;
     const struct pg_layout *layout;
     void *layout_data;
     void *cdc;     /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
-    size_t n_live; /* batches of new events that were handed out and are not settled */
+    size_t n_live; /* batches of new events that were read and are not settled */
     struct pg_statement st_catalog, st_companions;
     char *companions_sql;         /* owned; where they had to be made */
     struct pg_op ops[PG_OPS_MAX]; /* a ring */
@@ -113,9 +118,11 @@ static inline struct pg_source *pg_source_of(struct source *s)
     return (struct pg_source *)s;
 }
 
+/* Also of a batch that is not given to the engine yet, because a standby lacks it. */
 static inline void pg_op_done(struct pg_op *op)
 {
     op->is_done = true;
+    op->source->n_live += op->op->kind == SOURCE_FETCH && op->op->batch->n > 0;
 }
 
 /* The layout is ready: operations are accepted. */
