@@ -194,6 +194,38 @@ class TakeOvers(ExactlyOnce):
         self.take_over_and_over(app)
 
 
+class Failover(ExactlyOnce):
+    """With durable: standby the survivor of a failover knows the last transaction, and goes on."""
+
+    def test_a_transaction_waits_until_a_standby_has_its_intent(self):
+        self.owner("GRANT pg_monitor TO relay")
+        standby = self.server.standby()
+        self.addCleanup(standby.remove)
+        durable = (*EXACT, "--set", "source.durable=standby")
+        first = self.relay(*durable, mode="poll")
+        self.write(0, 5)
+        self.wait_settled(first)
+        self.stop_relay(first)
+        second = self.relay(*durable, mode="poll", env={"OUTRIDER_FAILPOINTS": "exact.before_intent=stop"})
+        self.write(5, 5)
+        harness.wait_until(second.is_frozen, "the relay to have read what a standby has")
+        standby.configure(primary_conninfo="''")
+        harness.wait_until(lambda: not self.owner("SELECT 1 FROM pg_stat_replication"), "the standby to be cut off")
+        second.send(signal.SIGCONT)
+        harness.wait_until(lambda: "no standby has confirmed" in second.err() or len(self.seen()["a"]) > 5, "the relay to wait")
+        self.assertEqual(self.seen(), {key: list(range(5)) for key in KEYS})
+        self.addCleanup(self.server.start)
+        self.server.stop("immediate")
+        second.kill()
+        standby.promote()
+        self.url, self.owner_url = standby.url(self.database, "relay"), standby.url(self.database)
+        survivor = self.relay(*EXACT, mode="poll")
+        self.write(10, 5)
+        self.wait_settled(survivor)
+        self.assertEqual(self.seen(), {key: list(range(15)) for key in KEYS})
+        self.stop_relay(survivor)
+
+
 class RowsOfTheStream(ExactlyOnce):
     """A row is in the stream before anybody sees it, and for as long as its commit
     waits for a standby. A payload above max_payload is copied from it inside the server."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""source.durable: standby, in every layout and mode: what no standby has on disk is
-not published, and after a failover the survivor knows all that was."""
+"""What is on disk before an event is published, in every layout and mode: on the disk
+of this server, always; and on a standby's, with source.durable: standby."""
 import os
 import signal
 import subprocess
@@ -105,22 +105,8 @@ class Durable:
         self.assertEqual(sorted(set(self.delivered_labels()) - known)[:5], [], "published, and unknown to the survivor")
 
 
-class Log(Durable, PostgresTest):
-    settings = LOGICAL
-
-
-class Status(Durable, PostgresTest):
-    settings = LOGICAL
-    init_arguments = ("--layout", "status")
-
-
-class Competing(Status):
-    """Rows are claimed, and the claim is a commit of its own."""
-    arguments = ("--set", "ordered=false")
-
-
-class Adopted(Durable, PostgresTest):
-    settings = LOGICAL
+class Adoption:
+    """A table of the application's own."""
     table = "events"
     arguments = ("--table", "events")
 
@@ -136,7 +122,71 @@ class Adopted(Durable, PostgresTest):
         return PostgresTest.insert(label, key).replace("INTO outbox", "INTO events")
 
 
+class Log(Durable, PostgresTest):
+    settings = LOGICAL
+
+
+class Status(Durable, PostgresTest):
+    settings = LOGICAL
+    init_arguments = ("--layout", "status")
+
+
+class Competing(Status):
+    """Rows are claimed, and the claim is a commit of its own."""
+    arguments = ("--set", "ordered=false")
+
+
+class Adopted(Adoption, Durable, PostgresTest):
+    settings = LOGICAL
+
+
 class Stream(Durable, pgcdc.CdcTest):
+    def setUp(self):
+        super().setUp()
+        self.arguments = ("--mode", "cdc", "--name", self.name)
+
+
+class Crash:
+    """Commits that are not flushed yet, and a server that crashes. The WAL writer is
+    slow, so that a relay that published what it merely sees would publish what the
+    crash undoes. (Layout log: test_postgres_log_history.py.)"""
+    settings = {**LOGICAL, "synchronous_commit": "off", "wal_writer_delay": "10s"}
+    arguments = ()
+    table = "outbox"
+
+    def test_no_event_is_published_that_a_crash_undoes(self):
+        relay = self.start("relay", "--from", self.url, "--to", self.sink, *self.arguments)
+        relay.wait_for_log("connected and active")
+        for round_no in range(3):
+            with self.load(f"a{round_no}", f"b{round_no}", f"c{round_no}") as loads:
+                for load in loads:
+                    load.wait(60)
+                self.server.stop("immediate")
+                for load in loads:
+                    load._stop.set()
+            self.server.start()
+            self.commit_event(f"end-{round_no}")
+            self.wait_label(f"end-{round_no}", relay=relay)
+            kept = {n for (n,) in self.owner(f"SELECT payload->>'n' FROM {self.table}")}
+            self.assertEqual(sorted(set(self.delivered_labels()) - kept)[:5], [], "published, and undone by the crash")
+        self.stop_relay(relay)
+
+
+class StatusCrash(Crash, PostgresTest):
+    init_arguments = ("--layout", "status")
+
+
+class CompetingCrash(StatusCrash):
+    arguments = ("--set", "ordered=false")
+
+
+class AdoptedCrash(Adoption, Crash, PostgresTest):
+    pass
+
+
+class StreamCrash(Crash, pgcdc.CdcTest):
+    settings = {**pgcdc.CdcTest.settings, **Crash.settings}
+
     def setUp(self):
         super().setUp()
         self.arguments = ("--mode", "cdc", "--name", self.name)

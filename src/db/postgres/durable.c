@@ -26,8 +26,8 @@ static bool must_wait(const struct pg_source *s, const struct pg_op *op)
     case SOURCE_FETCH:
     case SOURCE_FETCH_PARKED:
         return op->op->batch->n > 0;
-    case SOURCE_INTENT:
-        return true;
+    case SOURCE_INTENT: /* one without events settles the one before, and no more */
+        return op->op->intent != NULL;
     default:
         return false;
     }
