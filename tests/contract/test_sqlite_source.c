@@ -104,6 +104,17 @@ static void start_fails(struct harness *h, enum outrider_code code,
                  outrider_disposition_name(err.disposition), err.message);
 }
 
+/* A promise that cannot be kept is refused, not ignored. */
+static void what_only_postgresql_can_do_is_refused(void **state)
+{
+    struct harness *h = *state;
+    h->config.source.durable = DURABLE_STANDBY;
+    start_fails(h, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP, "source.durable");
+    h->config.source.durable = DURABLE_LOCAL;
+    h->config.source.mode = MODE_CDC;
+    start_fails(h, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP, "mode cdc");
+}
+
 static void settle_three(struct harness *h)
 {
     static const char *const keys[] = {"a", "b", "c"};
@@ -709,6 +720,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         /* First: failpoints are read once, and a child inherits what was read. */
         T(a_kill_at_any_point_leaves_a_batch_settled_or_not_at_all),
+        T(what_only_postgresql_can_do_is_refused),
         T(a_rewritten_history_stops_a_start),
         T(a_history_rewritten_under_a_running_relay_stops_it),
         T(another_sink_is_refused_with_the_way_out),

@@ -156,6 +156,9 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
     if (config->source.mode == MODE_CDC)
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "a sqlite: source has no mode cdc; leave --mode out");
+    if (config->source.durable == DURABLE_STANDBY)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "a sqlite: source has no standby; leave source.durable out");
     if (outrider__sqlite_path(config, &path, err) < 0)
         return -1;
     (void)snprintf(base->description, sizeof base->description, "sqlite:%s", path);
