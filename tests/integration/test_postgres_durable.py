@@ -24,9 +24,9 @@ class Durable:
         self.standby = self.server.standby()
         self.addCleanup(self.standby.remove)
 
-    def durable_relay(self):
+    def durable_relay(self, *more):
         relay = self.start("relay", "--from", self.url, "--to", self.sink, "--set", "source.durable=standby",
-                           *self.arguments)
+                           *self.arguments, *more)
         relay.wait_for_log("connected and active")
         return relay
 
@@ -122,11 +122,51 @@ class Adoption:
         return PostgresTest.insert(label, key).replace("INTO outbox", "INTO events")
 
 
-class Log(Durable, PostgresTest):
+class Ends:
+    """Of a relay that waits."""
+
+    def test_once_waits_too_and_ends_when_a_standby_has_everything(self):
+        pid = self.freeze_standby()
+        self.commit_event("one")
+        once = self.start("relay", "--from", self.url, "--to", self.sink, "--set", "source.durable=standby", "--once",
+                          *self.arguments)
+        self.wait_waiting(once, "one")
+        self.assertEqual(self.delivered_labels(), [], once.err())
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(once.join(), 0, once.err())
+        self.assertEqual(self.delivered_labels(), ["one"])
+
+    def test_a_relay_that_waits_for_a_standby_can_be_stopped(self):
+        relay = self.durable_relay("--set", "shutdown_timeout=1s")
+        self.freeze_standby()
+        self.commit_event("one")
+        self.wait_waiting(relay, "one")
+        self.stop_relay(relay)
+        self.assertEqual(self.delivered_labels(), [])
+
+
+class Replay:
+    """What is read again waits as it did the first time."""
+
+    def test_a_replay_waits_too(self):
+        self.commit_event("one")
+        pid = self.freeze_standby()
+        self.commit_event("two")
+        self.run_outrider("relay", "--from", self.url, "--to", "null:", "--name", "other", "--once")
+        replay = self.start("replay", "--db", self.url, "--to", self.sink, "--set", "source.durable=standby", "--from-seq",
+                            "1")
+        self.wait_waiting(replay, "one", "two")
+        self.assertEqual(self.delivered_labels(), [], replay.err())
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(replay.join(), 0, replay.err())
+        self.assertEqual(self.delivered_labels(), ["one", "two"])
+
+
+class Log(Ends, Replay, Durable, PostgresTest):
     settings = LOGICAL
 
 
-class Status(Durable, PostgresTest):
+class Status(Replay, Durable, PostgresTest):
     settings = LOGICAL
     init_arguments = ("--layout", "status")
 
@@ -140,7 +180,7 @@ class Adopted(Adoption, Durable, PostgresTest):
     settings = LOGICAL
 
 
-class Stream(Durable, pgcdc.CdcTest):
+class Stream(Ends, Durable, pgcdc.CdcTest):
     def setUp(self):
         super().setUp()
         self.arguments = ("--mode", "cdc", "--name", self.name)
