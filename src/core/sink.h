@@ -9,7 +9,9 @@
  *      poll() only, never from submit().
  *  (3) Bytes live in the batch's arena, which outlives the last report.
  *  (4) close() is legal at any time, also after a failed open(). What was not
- *      reported counts as not delivered and is not reported any more.
+ *      reported counts as not delivered and is not reported any more; its bytes
+ *      are not read any more. A receiver that does not answer is waited for within
+ *      a bound only: what cannot end without it ends later, without the sink.
  *  (5) DOWN means: the receiver is away, nobody's fault and nobody's attempt;
  *      the engine pauses and offers the same delivery again. UNTRIED says the
  *      same of this one delivery alone, without a pause. RETRY spends an

@@ -21,6 +21,7 @@
 #define ADD_PARTITIONS 24 /* numbers of requests */
 #define END_TXN 26
 #define CLOSES 40
+#define ENDINGS 8    /* as many as may wait */
 #define STALLS 10000 /* 20 ms each */
 #define CLOSES_US 1500
 
@@ -293,7 +294,7 @@ static void wait_until_us(int64_t us)
 static void close_some(struct rig *r, int first, int n)
 {
     struct sink *all[CLOSES];
-    char names[CLOSES][16];
+    char names[CLOSES][24];
     for (int i = 0; i < n; i++) {
         (void)snprintf(names[i], sizeof names[i], "shop/%d", first + i);
         all[i] = another_sink(r, names[i]);
@@ -328,19 +329,30 @@ static void a_transaction_is_closed_at_any_moment_4(void **state)
 }
 
 /* The record of progress cannot be registered for as long as the broker is busy. */
-static void stall_a_commit(struct rig *r)
+static void stall_partitions(void)
 {
     static rd_kafka_resp_err_t errors[STALLS];
-    open_as(r, "shop/orders");
-    rig_deliver(r, "t", "k", "{}");
     for (size_t i = 0; i < STALLS; i++)
         errors[i] = RD_KAFKA_RESP_ERR_CONCURRENT_TRANSACTIONS;
     rd_kafka_mock_push_request_errors_array(cluster, ADD_PARTITIONS, STALLS, errors);
-    commit(r, (struct commit_mark){1, 1});
-    /* Nothing more can be sent once librdkafka has begun to commit. */
-    while (rd_kafka_producev(kafka_of(r->sink)->fast.rk, RD_KAFKA_V_TOPIC("t"), RD_KAFKA_V_END) ==
+}
+
+/* Asks for a commit, and returns once librdkafka has begun with it: it takes no more then. */
+static void begin_commit(struct sink *s)
+{
+    s->ops->seal(s, (struct commit_mark){1, 1}, outrider__clock_now());
+    s->ops->commit(s, outrider__clock_now());
+    while (rd_kafka_producev(kafka_of(s)->fast.rk, RD_KAFKA_V_TOPIC("t"), RD_KAFKA_V_END) ==
            RD_KAFKA_RESP_ERR_NO_ERROR)
         continue;
+}
+
+static void stall_a_commit(struct rig *r)
+{
+    open_as(r, "shop/orders");
+    rig_deliver(r, "t", "k", "{}");
+    stall_partitions();
+    begin_commit(r->sink);
     rig_close(r);
 }
 
@@ -377,6 +389,41 @@ static void a_commit_whose_broker_never_answers_ends_too_4(void **state)
     stall_a_commit(&r);
     assert_int_equal(outrider__kafka_endings(), 1);
     wait_for_endings();
+    rig_release(&r);
+}
+
+/* A cluster that never answers must not fill the memory with producers. */
+static void too_many_commits_that_do_not_end_are_told(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct sink *all[ENDINGS];
+    struct outrider_error err = {0};
+    char names[ENDINGS][24];
+    prepare(&r);
+    for (int i = 0; i < ENDINGS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "shop/%d", i);
+        all[i] = another_sink(&r, names[i]);
+    }
+    for (int i = 0; i < ENDINGS; i++) {
+        struct rig one = {.fixture = r.fixture, .sink = all[i]};
+        must_settle_down(&one);
+    }
+    stall_partitions();
+    for (int i = 0; i < ENDINGS; i++) {
+        begin_commit(all[i]);
+        all[i]->ops->close(all[i]);
+        free(all[i]);
+    }
+    assert_int_equal(outrider__kafka_endings(), ENDINGS);
+    r.identity = "shop/orders";
+    assert_int_equal(rig_open(&r, &err), -1);
+    assert_int_equal(err.disposition, OUTRIDER_RETRY);
+    assert_non_null(strstr(err.message, "have not ended yet"));
+    rig_close(&r);
+    rd_kafka_mock_clear_request_errors(cluster, ADD_PARTITIONS);
+    wait_for_endings();
+    open_as(&r, "shop/orders");
     rig_release(&r);
 }
 
@@ -417,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_transaction_is_closed_at_any_moment_4),
         cmocka_unit_test(a_commit_that_is_closed_is_ended_by_a_thread_4),
         cmocka_unit_test(a_commit_whose_broker_never_answers_ends_too_4),
+        cmocka_unit_test(too_many_commits_that_do_not_end_are_told),
         cmocka_unit_test(a_program_may_end_before_its_producers_4),
     };
     return cmocka_run_group_tests_name("sink_kafka, exactly once", tests, NULL, NULL);

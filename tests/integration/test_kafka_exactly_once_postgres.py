@@ -179,7 +179,7 @@ class TakeOvers(ExactlyOnce):
             self.assertEqual(app.stop(), 0, app.err())
 
     def transactions(self):
-        """The number of the last one whose intent was saved since the leader has taken over."""
+        """How many were begun since this was last asked."""
         rows = self.owner("SELECT no FROM outrider_intent")
         number = int(rows[0][0] or 0) if rows else 0
         n, self.last = number - getattr(self, "last", 0), number
