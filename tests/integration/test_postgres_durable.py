@@ -165,6 +165,19 @@ class Replay:
 class Log(Ends, Replay, Durable, PostgresTest):
     settings = LOGICAL
 
+    def diagnose(self, code):
+        return self.run_outrider("doctor", "--from", self.url, "--set", "source.durable=standby", code=code).out
+
+    def test_the_doctor_says_whether_there_is_a_standby_and_whether_the_relay_may_see_it(self):
+        wait_until(lambda: self.owner("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"), "the standby")
+        self.assertIn("1 standby receives what this server writes", self.diagnose(0))
+        self.owner("REVOKE pg_monitor FROM relay")
+        self.assertIn("may not see", self.diagnose(1))
+        self.owner("GRANT pg_monitor TO relay")
+        self.standby.stop()
+        wait_until(lambda: not self.owner("SELECT 1 FROM pg_stat_replication"), "the standby to be gone")
+        self.assertIn("no standby receives what this server writes", self.diagnose(1))
+
 
 class Status(Replay, Durable, PostgresTest):
     settings = LOGICAL

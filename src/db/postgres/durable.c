@@ -8,9 +8,7 @@
 /* A session of a logical reader is in a database, one of a standby in none. Any
  * standby that has it: that is the one to fail over to. */
 static const char sql_flushed[] =
-    "SELECT pg_current_wal_flush_lsn(), (SELECT max(r.flush_lsn) FROM pg_stat_replication r JOIN "
-    "pg_stat_activity a ON a.pid = r.pid WHERE r.state = 'streaming' AND a.datid IS NULL AND "
-    "r.application_name NOT IN ('pg_basebackup', 'pg_receivewal'))";
+    "SELECT pg_current_wal_flush_lsn(), (SELECT max(r.flush_lsn) " PG_STANDBYS ")";
 
 void outrider__pg_durable_init(struct pg_durable *d)
 {

@@ -6,6 +6,7 @@
 
 #include "adopt.h"
 #include "client.h"
+#include "durable.h"
 
 struct doctor {
     struct pg_store *s;
@@ -46,6 +47,27 @@ static void check_server(const struct doctor *d)
     if (ask(d, "SELECT (current_setting('fsync') = 'on')::int4", 1) == 0)
         outrider__find(&d->to, FINDING_WARNING, "switch fsync on",
                        "fsync is off: a crash may lose events");
+}
+
+/* durable: standby waits for ever for one that is not there, or that it may not see. */
+static void check_standbys(const struct doctor *d)
+{
+    if (d->s->config->source.durable != DURABLE_STANDBY || d->s->cat.in_recovery)
+        return;
+    int64_t n = ask(d, "SELECT count(*) " PG_STANDBYS, 0);
+    if (ask(d, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::int4", 1) == 0)
+        outrider__find(&d->to, FINDING_PROBLEM, "GRANT pg_monitor to the relay's role",
+                       "durable: standby, and this role may not see the state of standbys: events "
+                       "would wait for ever");
+    else if (n == 0)
+        outrider__find(&d->to, FINDING_PROBLEM,
+                       "look at pg_stat_replication, and at the standby's log; or set "
+                       "source.durable to local",
+                       "durable: standby, and no standby receives what this server writes: events "
+                       "wait for one");
+    else
+        outrider__find(&d->to, FINDING_OK, NULL, "%lld standby%s what this server writes",
+                       (long long)n, n == 1 ? " receives" : "s receive");
 }
 
 static bool check_outbox(const struct doctor *d)
@@ -157,6 +179,7 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
         return 0;
     }
     check_server(&d);
+    check_standbys(&d);
     if (!check_guard(&d))
         return 0;
     if (outrider__pg_store_adopts(s))
