@@ -101,8 +101,11 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
                             const char *max);
 /* What an event that was read so lacks: see map.h (2). */
 void outrider__pg_adopt_complete(const struct adopted *a, struct event *e);
-/* " ORDER BY ...", oldest first. */
+/* " ORDER BY ...", oldest first: by the sequence; else by the time, and rows of one time in the
+ * order of insertion, as far as the heap tells. alias: of the table itself. */
 void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* The same by values that never change, for reading page by page: rows of one time by id. */
+void outrider__pg_sql_page_order(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* When a row was settled, best known. */
 void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* source_status_sql.c: "UPDATE ..." that marks rows as published; $1: ids (text[]). */

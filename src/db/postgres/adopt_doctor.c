@@ -64,15 +64,17 @@ static void check_start(const struct doctor *d, struct adopted *a)
 
 static void check_order(const struct doctor *d, const struct adopted *a)
 {
-    const struct map_column *time = a->map.columns[ROLE_CREATED_AT];
+    const struct map_column *time = a->map.columns[ROLE_CREATED_AT] != NULL
+                                        ? a->map.columns[ROLE_CREATED_AT]
+                                        : a->map.columns[ROLE_OCCURRED_AT];
     if (a->map.is_ordered)
         return;
     outrider__find(
         &d->to, FINDING_WARNING,
         "add a column that a sequence numbers, such as `seq bigint GENERATED ALWAYS AS IDENTITY`",
-        "%s has no sequence: order is by %s, as well as that goes (a time is when the "
-        "transaction began, not when it committed)",
-        a->outbox, time != NULL ? time->name : a->map.columns[ROLE_ID]->name);
+        "%s has no sequence: order is by %s%sinsertion, as far as the heap tells (a transaction "
+        "counts from its begin, not from its commit)",
+        a->outbox, time != NULL ? time->name : "", time != NULL ? ", then by " : "");
 }
 
 static void check_uncovered(const struct doctor *d, const struct adopted *a)
@@ -183,7 +185,7 @@ static void check_payloads(const struct doctor *d, const struct adopted *a)
     strbuf_append_str(&sql, "SELECT max(size) FROM (SELECT ");
     outrider__pg_size_sql(&sql, a->map.columns[ROLE_PAYLOAD]->oid, strbuf_cstr(&column));
     outrider__strbuf_appendf(&sql, " AS size FROM %s o", a->outbox);
-    outrider__pg_sql_order(&sql, a, "o.");
+    outrider__pg_sql_page_order(&sql, a, "o.");
     strbuf_append_str(&sql, " DESC LIMIT 1000) x");
     if (outrider__pg_store_query(d->s, strbuf_cstr(&sql), NULL, "cannot ask", &r, NULL) == 0) {
         int64_t largest = outrider__pg_get_int(r, 0, 0, 0);

@@ -9,7 +9,7 @@
  *     event type       the payload column's name without _json, _payload and
  *                      _body, if it has one of its own; else the aggregate type
  *     seq              the id if a sequence numbers it; else order is by time
- *                      and id, as well as that goes
+ *                      and insertion, as far as the heap tells (adopt.c)
  */
 #include "map.h"
 

@@ -59,7 +59,7 @@ static void behind(struct strbuf *q, const struct status_table *t)
 static void in_order(struct strbuf *q, const struct status_table *t)
 {
     if (has(t, ROLE_SEQ) || !has(t, time_role(t))) {
-        outrider__pg_sql_order(q, &t->a, "o.");
+        outrider__pg_sql_page_order(q, &t->a, "o.");
         return;
     }
     strbuf_append_str(q, " ORDER BY ");

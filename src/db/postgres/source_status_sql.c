@@ -353,8 +353,9 @@ static void fetch_sql(struct strbuf *q, const struct status_source *d, const str
     takable(q, d, t);
     outrider__pg_sql_order(q, &t->a, "o.");
     outrider__strbuf_appendf(q,
-                             " LIMIT $1::int8 FOR NO KEY UPDATE OF o%s), "
-                             "w AS (UPDATE %s o SET ",
+                             " LIMIT $1::int8 FOR NO KEY UPDATE OF o%s), n AS MATERIALIZED (SELECT "
+                             "c.k, row_number() OVER () AS outrider_n FROM c), w AS (UPDATE %s o "
+                             "SET ",
                              d->competes ? " SKIP LOCKED" : "", t->a.outbox);
     set_claim(q, d, t, 3);
     if (has(t, ROLE_CLAIM)) {
@@ -364,14 +365,14 @@ static void fetch_sql(struct strbuf *q, const struct status_source *d, const str
         col(q, t, ROLE_CLAIM, "o.");
         strbuf_append_str(q, ", 0) + 1");
     }
-    strbuf_append_str(q, " FROM c WHERE ");
+    strbuf_append_str(q, " FROM n WHERE ");
     col(q, t, ROLE_ID, "o.");
-    strbuf_append_str(q, " = c.k RETURNING ");
+    /* The claim gives every row another place: n remembers their order. */
+    strbuf_append_str(q, " = n.k RETURNING ");
     columns_read(q, d, t);
-    strbuf_append_str(q, ") ");
+    strbuf_append_str(q, ", n.outrider_n) ");
     select_events(q, d, t);
-    strbuf_append_str(q, "w o");
-    outrider__pg_sql_order(q, &t->a, "o.");
+    strbuf_append_str(q, "w o ORDER BY o.outrider_n");
 }
 
 /* Whether the row is still ours; u is the input where claims are counted. */
