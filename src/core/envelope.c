@@ -7,6 +7,7 @@
  */
 #include "core/envelope.h"
 
+#include "base/hex.h"
 #include "base/json.h"
 
 /* How many bytes a byte of a JSON string takes: itself, \n, or \u0000. */
@@ -232,10 +233,13 @@ int outrider__envelope_build(const struct event *e, struct arena *arena, struct 
     m.json_name = m.text_name = BYTES_LIT(",\"version\":\"1.0.0\",\"payload\":");
     m.base64_name = BYTES_LIT(",\"version\":\"1.0.0\",\"payloadBase64\":");
     m.null_text = BYTES_LIT(",\"version\":\"1.0.0\",\"payload\":null");
+    struct bytes aggregate_id;
     outrider__clock_format(event_time_us(e), time);
+    if (outrider__hex_show(e->aggregate_id, arena, &aggregate_id) < 0)
+        return outrider__fail_nomem(err);
     add(&m, BYTES_LIT("{\"eventId\":"), e->id);
     add(&m, BYTES_LIT(",\"eventType\":"), e->event_type);
-    add(&m, BYTES_LIT(",\"aggregateId\":"), e->aggregate_id);
+    add(&m, BYTES_LIT(",\"aggregateId\":"), aggregate_id);
     add(&m, BYTES_LIT(",\"aggregateType\":"), e->aggregate_type);
     add(&m, BYTES_LIT(",\"occurredAt\":"), bytes_str(time));
     return build(&m, e->payload, arena, ret_payload, err);
@@ -313,11 +317,14 @@ int outrider__cloudevent_build(const struct event *e, struct bytes source, struc
     m.text_name = BYTES_LIT(",\"datacontenttype\":\"text/plain; charset=utf-8\",\"data\":");
     m.base64_name = BYTES_LIT(",\"datacontenttype\":\"application/octet-stream\",\"data_base64\":");
     m.null_text = BYTES_LIT("");
+    struct bytes subject;
     outrider__clock_format(event_time_us(e), time);
+    if (outrider__hex_show(e->aggregate_id, arena, &subject) < 0)
+        return outrider__fail_nomem(err);
     add(&m, BYTES_LIT("{\"specversion\":\"1.0\",\"id\":"), e->id);
     add(&m, BYTES_LIT(",\"source\":"), source);
     add(&m, BYTES_LIT(",\"type\":"), e->event_type);
-    add(&m, BYTES_LIT(",\"subject\":"), e->aggregate_id);
+    add(&m, BYTES_LIT(",\"subject\":"), subject);
     add(&m, BYTES_LIT(",\"time\":"), bytes_str(time));
     return build(&m, e->payload, arena, ret_payload, err);
 }

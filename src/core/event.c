@@ -58,3 +58,26 @@ struct event *outrider__batch_slot(struct batch *b)
     *e = (struct event){.partition = -1, .batch = b};
     return e;
 }
+
+int outrider__event_check_texts(struct event *e, struct outrider_error *err)
+{
+    const struct {
+        const char *name;
+        struct bytes value;
+    } texts[] = {
+        {"aggregate_type", e->aggregate_type}, {"event_type", e->event_type}, {"topic", e->topic}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct bytes v = texts[i].value;
+        if (v.len == 0 || e->is_malformed ||
+            (outrider__bytes_is_utf8(v) && memchr(v.data, '\0', v.len) == NULL))
+            continue;
+        e->failure = outrider__arena_alloc(&e->batch->arena, sizeof *e->failure);
+        if (e->failure == NULL)
+            return outrider__fail_nomem(err);
+        *e->failure = (struct outrider_error){0};
+        (void)outrider__fail(e->failure, OUTRIDER_INVALID, OUTRIDER_DEAD, "%s is not UTF-8 text",
+                             texts[i].name);
+        e->is_malformed = true;
+    }
+    return 0;
+}

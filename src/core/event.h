@@ -153,5 +153,8 @@ static inline bool batch_is_full(const struct batch *b)
 }
 /* The next event, zeroed but for partition = -1; NULL when full. Count it with n++ when filled. */
 struct event *outrider__batch_slot(struct batch *b);
+/* For a source whose columns may be bytes: an event of which a type or the topic is no UTF-8 text
+ * becomes malformed. Only memory can fail. */
+int outrider__event_check_texts(struct event *e, struct outrider_error *err);
 
 #endif

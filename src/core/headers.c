@@ -3,6 +3,7 @@
 
 #include <strings.h>
 
+#include "base/hex.h"
 #include "base/json.h"
 #include "core/envelope.h"
 
@@ -119,8 +120,7 @@ static int value_of(const struct header_plan *plan, enum header_value value, con
         *ret = e->aggregate_type;
         return 0;
     case HEADER_SUBJECT:
-        *ret = e->aggregate_id;
-        return 0;
+        return outrider__hex_show(e->aggregate_id, arena, ret);
     case HEADER_SOURCE:
         return outrider__arena_dup(arena, plan->source, ret);
     case HEADER_TIME:

@@ -278,15 +278,79 @@ static bool has(const struct adopted *a, enum column_role role)
     return a->map.columns[role] != NULL;
 }
 
+static bool is_bytes(const struct adopted *a, enum column_role role)
+{
+    return has(a, role) && a->map.columns[role]->kind == KIND_BYTES;
+}
+
+void outrider__pg_sql_id(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    bool is_hex = is_bytes(a, ROLE_ID);
+    if (is_hex)
+        strbuf_append_str(sql, "('\\x' || encode(");
+    outrider__pg_sql_column(sql, a, ROLE_ID, alias);
+    strbuf_append_str(sql, is_hex ? ", 'hex'))" : "::text");
+}
+
+static bool has_byte_keys(const struct adopted *a)
+{
+    return is_bytes(a, ROLE_AGGREGATE_ID) || is_bytes(a, ROLE_PARTITION_KEY);
+}
+
+/* A key column as bytes. */
+static void key_bytes(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                      const char *alias)
+{
+    if (!is_bytes(a, role))
+        strbuf_append_str(sql, "convert_to(");
+    outrider__pg_sql_column(sql, a, role, alias);
+    strbuf_append_str(sql, is_bytes(a, role) ? "::bytea, " : "::text, 'UTF8'), ");
+}
+
+static void key_columns(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    bool bytes = has_byte_keys(a);
+    strbuf_append_str(sql, "coalesce(");
+    for (int i = 0; i < 2; i++) {
+        enum column_role role = i == 0 ? ROLE_PARTITION_KEY : ROLE_AGGREGATE_ID;
+        if (!has(a, role))
+            continue;
+        if (bytes) {
+            key_bytes(sql, a, role, alias);
+        } else {
+            outrider__pg_sql_column(sql, a, role, alias);
+            strbuf_append_str(sql, "::text, ");
+        }
+    }
+    strbuf_append_str(sql, bytes ? "''::bytea)" : "'')");
+}
+
 void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias)
 {
-    strbuf_append_str(sql, "coalesce(");
-    if (has(a, ROLE_PARTITION_KEY)) {
-        outrider__pg_sql_column(sql, a, ROLE_PARTITION_KEY, alias);
-        strbuf_append_str(sql, "::text, ");
+    struct strbuf key;
+    outrider__strbuf_init(&key, 2048);
+    key_columns(&key, a, alias);
+    if (has_byte_keys(a))
+        strbuf_append_str(sql, strbuf_cstr(&key));
+    else
+        outrider__strbuf_appendf(sql,
+                                 "CASE WHEN starts_with(%s, '\\x') THEN '\\x' || "
+                                 "encode(convert_to(%s, 'UTF8'), 'hex') ELSE %s END",
+                                 strbuf_cstr(&key), strbuf_cstr(&key), strbuf_cstr(&key));
+    sql->failed |= key.failed;
+    outrider__strbuf_release(&key);
+}
+
+void outrider__pg_sql_lane(struct strbuf *sql, const struct adopted *a, const char *lane)
+{
+    if (!has_byte_keys(a)) {
+        strbuf_append_str(sql, lane);
+        return;
     }
-    outrider__pg_sql_column(sql, a, ROLE_AGGREGATE_ID, alias);
-    strbuf_append_str(sql, "::text, '')");
+    outrider__strbuf_appendf(sql,
+                             "CASE WHEN %s ~ '^\\\\x([0-9a-f]{2})*$' THEN decode(substr(%s, 3), "
+                             "'hex') ELSE convert_to(%s, 'UTF8') END",
+                             lane, lane, lane);
 }
 
 static void words_of(struct strbuf *sql, const struct adopted *a, const enum map_state *states,
@@ -375,13 +439,13 @@ void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, con
     }
 }
 
-/* A column as text, or what stands for it. */
+/* A column as text (bytes: as they are), or what stands for it. */
 static void text_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
                         const char *alias, const char *otherwise)
 {
     if (has(a, role)) {
         outrider__pg_sql_column(sql, a, role, alias);
-        strbuf_append_str(sql, "::text, ");
+        strbuf_append_str(sql, is_bytes(a, role) ? "::bytea, " : "::text, ");
     } else if (otherwise != NULL) {
         outrider__pg_sql_literal(sql, otherwise);
         strbuf_append_str(sql, "::text, ");
@@ -445,7 +509,8 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     outrider__pg_sql_column(&column, a, ROLE_PAYLOAD, alias);
     outrider__pg_size_sql(&size, payload->oid, strbuf_cstr(&column));
     cast_column(sql, a, ROLE_SEQ, alias, "int8");
-    text_column(sql, a, ROLE_ID, alias, NULL);
+    outrider__pg_sql_id(sql, a, alias);
+    strbuf_append_str(sql, ", ");
     text_column(sql, a, ROLE_AGGREGATE_TYPE, alias, a->map.aggregate_type);
     text_column(sql, a, ROLE_AGGREGATE_ID, alias, NULL);
     text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type);

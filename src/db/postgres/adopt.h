@@ -87,8 +87,13 @@ void outrider__pg_sql_stamp(struct strbuf *sql, const struct adopted *a, enum co
 /* NULL, or what says the same in a column that must not be NULL. Only for UPDATE ... SET. */
 void outrider__pg_sql_nothing(struct strbuf *sql, const struct adopted *a, enum column_role role);
 
-/* The lane's name as SQL. */
+/* The id as text: bytes as hex, whatever bytea_output says. */
+void outrider__pg_sql_id(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* The lane's name as SQL: a text as in outrider_parked (parked.h (4)), or bytes where a key
+ * column holds bytes. */
 void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias);
+/* The same of a lane in outrider_parked. */
+void outrider__pg_sql_lane(struct strbuf *sql, const struct adopted *a, const char *lane);
 /* The condition that a row is not settled, as far as the row itself says. */
 void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, const char *alias);
 /* " AND ...": mode cdc has not settled the row's transaction. pipeline: its name as SQL;

@@ -129,9 +129,9 @@ static void waits(struct strbuf *q, const struct adopted *a)
     }
     if (a->parks_dead) {
         strbuf_append_str(q, " AND ");
-        outrider__pg_sql_column(q, a, ROLE_ID, "o.");
+        outrider__pg_sql_id(q, a, "o.");
         outrider__strbuf_appendf(q,
-                                 "::text NOT IN (SELECT p.id FROM %s p WHERE p.pipeline = "
+                                 " NOT IN (SELECT p.id FROM %s p WHERE p.pipeline = "
                                  "$1::text AND p.id IS NOT NULL AND p.outbox = ",
                                  a->parked_table);
         outrider__pg_sql_literal(q, a->outbox);
@@ -316,8 +316,8 @@ static void filter_sql(struct strbuf *q, const struct adopted *a)
         strbuf_append_str(q, " OR ($4::bool AND false)");
     }
     strbuf_append_str(q, ") AND ($1::text[] IS NULL OR ");
-    outrider__pg_sql_column(q, a, ROLE_ID, "o.");
-    strbuf_append_str(q, "::text = ANY ($1::text[])) AND ($2::text IS NULL OR $2::text = ");
+    outrider__pg_sql_id(q, a, "o.");
+    strbuf_append_str(q, " = ANY ($1::text[])) AND ($2::text IS NULL OR $2::text = ");
     if (a->map.columns[ROLE_EVENT_TYPE] != NULL) {
         outrider__pg_sql_column(q, a, ROLE_EVENT_TYPE, "o.");
         strbuf_append_str(q, "::text");
@@ -409,6 +409,8 @@ static int tell_row(struct pg_store *s, const PGresult *r, int i, struct batch *
     d.event = outrider__pg_row(b, r, i, 0, SIZE_MAX / 2);
     if (d.event == NULL)
         return outrider__fail_nomem(err);
+    if (outrider__pg_row_show(d.event, err) < 0)
+        return -1;
     d.event->attempts = (uint32_t)outrider__pg_get_int(r, i, ATTEMPTS, 0);
     d.state = outrider__pg_get_str(r, i, STATE);
     d.error_code = outrider__pg_get_str(r, i, CODE);
@@ -490,9 +492,8 @@ static void retry_sql(struct strbuf *q, const struct adopted *a)
 static void with_copies_sql(struct strbuf *q, const struct adopted *a)
 {
     strbuf_append_str(q, " WHERE ");
-    outrider__pg_sql_column(q, a, ROLE_ID, "o.");
-    outrider__strbuf_appendf(q,
-                             "::text IN (SELECT p.id FROM %s p WHERE p.outbox = ", a->parked_table);
+    outrider__pg_sql_id(q, a, "o.");
+    outrider__strbuf_appendf(q, " IN (SELECT p.id FROM %s p WHERE p.outbox = ", a->parked_table);
     outrider__pg_sql_literal(q, a->outbox);
     strbuf_append_str(q, " AND (p.state = 'dead' OR $4::bool) AND ($1::text[] IS NULL OR p.id = "
                          "ANY ($1::text[])) AND ($2::text IS NULL OR p.event_type = $2::text) AND "

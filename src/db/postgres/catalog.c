@@ -226,6 +226,17 @@ void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column)
                                  column, column, column);
 }
 
+void outrider__pg_stored_sql(struct strbuf *sql, const char *column)
+{
+    /* bytea_output may be either: text as bytea reads both. */
+    outrider__strbuf_appendf(sql,
+                             "CASE WHEN pg_typeof(%s) = 'bytea'::regtype THEN '\\x' || "
+                             "encode(%s::text::bytea, 'hex') WHEN starts_with(%s::text, '\\x') "
+                             "THEN '\\x' || encode(convert_to(%s::text, 'UTF8'), 'hex') ELSE "
+                             "%s::text END",
+                             column, column, column, column, column);
+}
+
 void outrider__pg_bytea_sql(struct strbuf *sql, Oid type, const char *column)
 {
     outrider__strbuf_appendf(sql, type == PG_BYTEA ? "%s" : "convert_to(%s::text, 'UTF8')", column);

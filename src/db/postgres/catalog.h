@@ -80,5 +80,7 @@ int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider
  * where the type allows it; and for the column as bytea. `column` is quoted. */
 void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column);
 void outrider__pg_bytea_sql(struct strbuf *sql, Oid type, const char *column);
+/* SQL for a column as outrider_parked holds texts: parked.h (4). */
+void outrider__pg_stored_sql(struct strbuf *sql, const char *column);
 
 #endif

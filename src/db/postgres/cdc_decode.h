@@ -58,6 +58,7 @@ struct cdc_outbox {
     uint32_t oid;
     const char *schema, *table;     /* without quotes */
     const char *columns[CDC_ROLES]; /* their names; NULL: the table has none for it */
+    bool is_bytes[CDC_ROLES];       /* also of a domain, of which the stream tells another type */
     /* Of a table that was adopted: what stands for a column that is missing or
      * NULL; events have the table's oid for their seq. NULL: our own layout, in
      * which these columns are required. */

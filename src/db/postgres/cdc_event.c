@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/uuid.h"
 #include "cdc_decode.h"
 #include "core/config.h"
@@ -82,25 +83,60 @@ static size_t text_room(const struct cdc_cell *c)
     return (c->value.len < OUTRIDER_ID_SIZE ? OUTRIDER_ID_SIZE : c->value.len) + 1;
 }
 
-static int hex_digit(char c)
+static bool is_bytes(const struct cdc_relation *rel, enum cdc_role role)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return rel->types[role] == PG_BYTEA || rel->outbox->is_bytes[role];
 }
 
-/* "\x68690a": how the server writes bytea as text. */
+static bool is_octal(struct bytes text, size_t at)
+{
+    return at + 3 < text.len && text.data[at + 1] >= '0' && text.data[at + 1] <= '3' &&
+           text.data[at + 2] >= '0' && text.data[at + 2] <= '7' && text.data[at + 3] >= '0' &&
+           text.data[at + 3] <= '7';
+}
+
+/* How the server writes bytea as text: "\x68690a", or under bytea_output = escape "hi\012". */
 static ssize_t bytea_text(struct bytes text, char *out)
 {
-    if (text.len < 2 || text.data[0] != '\\' || text.data[1] != 'x' || text.len % 2)
-        return -1;
-    for (size_t i = 2; i < text.len; i += 2) {
-        int high = hex_digit(text.data[i]), low = hex_digit(text.data[i + 1]);
-        if (high < 0 || low < 0)
+    size_t n = 0;
+    ssize_t len = outrider__hex_read(text, out);
+    if (len >= 0)
+        return len;
+    for (size_t i = 0; i < text.len; n++) {
+        if (text.data[i] != '\\') {
+            out[n] = text.data[i++];
+        } else if (i + 1 < text.len && text.data[i + 1] == '\\') {
+            out[n] = '\\';
+            i += 2;
+        } else if (is_octal(text, i)) {
+            const char *p = text.data + i;
+            out[n] = (char)((p[1] - '0') << 6 | (p[2] - '0') << 3 | (p[3] - '0'));
+            i += 4;
+        } else {
             return -1;
-        out[i / 2 - 1] = (char)(high << 4 | low);
+        }
     }
-    return (ssize_t)(text.len / 2 - 1);
+    return (ssize_t)n;
+}
+
+/* As they are; an id as hex, which is written over them from the end. */
+static ssize_t write_bytes(const struct cdc_cell *c, bool is_id, char *out)
+{
+    ssize_t len = (ssize_t)c->value.len;
+    if (c->form == 't')
+        len = bytea_text(c->value, out);
+    else if (len > 0)
+        memcpy(out, c->value.data, c->value.len);
+    if (len < 0 || !is_id)
+        return len;
+    for (ssize_t i = len - 1; i >= 0; i--) {
+        static const char digits[] = "0123456789abcdef";
+        unsigned char byte = (unsigned char)out[i];
+        out[2 + 2 * i] = digits[byte >> 4];
+        out[3 + 2 * i] = digits[byte & 15];
+    }
+    memcpy(out, "\\x", 2);
+    return 2 + 2 * len;
 }
 
 /* The value as text (the payload: as bytes) at *out; its length, or -1. */
@@ -108,8 +144,7 @@ static ssize_t write_text(const struct cdc_cell *c, uint32_t type, bool is_paylo
 {
     struct bytes v = c->value;
     if (c->form == 't') {
-        if (type == PG_BYTEA)
-            return bytea_text(v, out);
+        /* as it stands */
     } else if (type == PG_UUID) {
         if (v.len != 16)
             return -1;
@@ -142,7 +177,9 @@ static struct bytes text_of(struct row *w, enum cdc_role role)
     if (c->form != 't' && c->form != 'b')
         return BYTES_NULL;
     char *out = w->at;
-    ssize_t len = write_text(c, w->rel->types[role], role == COL_PAYLOAD, out);
+    ssize_t len = is_bytes(w->rel, role)
+                      ? write_bytes(c, role == COL_ID, out)
+                      : write_text(c, w->rel->types[role], role == COL_PAYLOAD, out);
     if (len < 0) {
         malformed(w, role, "has a type that cannot be read");
         return BYTES_NULL;
@@ -244,15 +281,30 @@ static int set_failure(struct event *e, struct batch *b, const char *thing, cons
     return 0;
 }
 
-static void set_payload(const struct cdc_decoder *d, struct row *w, struct event *e)
+/* Under bytea_output = escape a backslash begins "\\" or "\ooo". */
+static size_t escaped_size(struct bytes text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; n++)
+        i += text.data[i] != '\\' ? 1 : is_octal(text, i) ? 4 : 2;
+    return n;
+}
+
+static size_t payload_size(const struct row *w)
 {
     const struct cdc_cell *c = &w->cells[COL_PAYLOAD];
-    size_t len = c->value.len -
-                 (w->rel->types[COL_PAYLOAD] == PG_JSONB && c->form == 'b' && c->value.len > 0);
-    if (c->form == 't' && w->rel->types[COL_PAYLOAD] == PG_BYTEA && len >= 2)
-        len = len / 2 - 1;
-    e->payload_len = len;
-    if (len > d->max_payload) {
+    size_t len = c->value.len;
+    if (c->form == 'b')
+        return len - (w->rel->types[COL_PAYLOAD] == PG_JSONB && len > 0);
+    if (c->form != 't' || !is_bytes(w->rel, COL_PAYLOAD))
+        return len;
+    return len >= 2 && memcmp(c->value.data, "\\x", 2) == 0 ? len / 2 - 1 : escaped_size(c->value);
+}
+
+static void set_payload(const struct cdc_decoder *d, struct row *w, struct event *e)
+{
+    e->payload_len = payload_size(w);
+    if (e->payload_len > d->max_payload) {
         e->is_oversize = true;
         return;
     }
@@ -272,7 +324,9 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     size_t room = OUTRIDER_ID_SIZE;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         room += text_room(&w.cells[texts[i]]);
-    if (w.cells[COL_PAYLOAD].value.len / 2 <= d->max_payload + 2)
+    if (is_bytes(w.rel, COL_ID))
+        room += 2 + w.cells[COL_ID].value.len; /* as hex */
+    if (payload_size(&w) <= d->max_payload)
         room += text_room(&w.cells[COL_PAYLOAD]);
     w.at = outrider__arena_alloc(&b->arena, room);
     if (w.at == NULL)
@@ -302,7 +356,7 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     e->expires_at_us = expires == CLOCK_NEVER ? 0 : expires;
     if (w.wrong != NULL)
         return set_failure(e, b, w.wrong, w.why, err);
-    return 0;
+    return outrider__event_check_texts(e, err);
 }
 
 static int fill_message(const struct outrider_event *in, const struct cdc_decoder *d,

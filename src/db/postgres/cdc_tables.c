@@ -97,9 +97,13 @@ static struct cdc_outbox outbox_of(struct cdc_table *t)
                            .aggregate_type = t->a.map.aggregate_type,
                            .event_type = t->a.map.event_type,
                            .epoch = t->a.map.epoch};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (t->a.map.columns[roles[i].from] != NULL)
-            o.columns[roles[i].to] = t->a.map.columns[roles[i].from]->name;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        const struct map_column *c = t->a.map.columns[roles[i].from];
+        if (c == NULL)
+            continue;
+        o.columns[roles[i].to] = c->name;
+        o.is_bytes[roles[i].to] = c->kind == KIND_BYTES;
+    }
     for (; o.n_headers < t->a.map.n_headers; o.n_headers++)
         o.headers[o.n_headers] = (struct cdc_header){t->a.map.headers[o.n_headers].name,
                                                      t->a.map.headers[o.n_headers].column->name};
@@ -129,8 +133,8 @@ static void append_snapshot(struct strbuf *q, const struct pg_source *s, const s
         outrider__pg_sql_unsettled(q, a, "o.");
         strbuf_append_str(q, " AND ");
     }
-    outrider__pg_sql_column(q, a, ROLE_ID, "o.");
-    outrider__strbuf_appendf(q, "::text NOT IN (SELECT p.id FROM %s p WHERE p.id IS NOT NULL AND ",
+    outrider__pg_sql_id(q, a, "o.");
+    outrider__strbuf_appendf(q, " NOT IN (SELECT p.id FROM %s p WHERE p.id IS NOT NULL AND ",
                              a->parked_table);
     strbuf_append_str(q, "p.pipeline = ");
     outrider__pg_sql_literal(q, s->config->name);

@@ -265,16 +265,28 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
                      outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 5)), err);
 }
 
+static void append_stored(struct strbuf *sql, const char *const *columns, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        outrider__pg_stored_sql(sql, columns[i]);
+        strbuf_append_str(sql, ", ");
+    }
+}
+
 static int prepare_parked(struct pg_source *s, struct outrider_error *err)
 {
+    static const char *const before[] = {"o.aggregate_type", "o.aggregate_id", "o.event_type"};
+    static const char *const behind[] = {"o.headers", "o.topic", "o.partition_key"};
     struct strbuf copy;
     outrider__strbuf_init(&copy, PG_SQL_CAP);
-    strbuf_append_str(&copy, "o.id::text, o.aggregate_type, o.aggregate_id, o.event_type, ");
+    strbuf_append_str(&copy, "o.id::text, ");
+    append_stored(&copy, before, sizeof before / sizeof *before);
     outrider__pg_bytea_sql(&copy, s->cat.payload_type, "o.payload");
+    strbuf_append_str(&copy, ", ");
+    append_stored(&copy, behind, sizeof behind / sizeof *behind);
     outrider__strbuf_appendf(&copy,
-                             ", o.headers::text, o.topic, o.partition_key, o.partition, "
-                             "o.occurred_at, o.created_at, o.expires_at FROM u JOIN %s o ON "
-                             "o.seq = u.seq",
+                             "o.partition, o.occurred_at, o.created_at, o.expires_at FROM u JOIN "
+                             "%s o ON o.seq = u.seq",
                              s->cat.table);
     int rc = copy.failed ? outrider__fail_nomem(err)
                          : outrider__pg_parked_init(&log_of(s)->parked, &s->cat, s->config,

@@ -35,7 +35,7 @@ static const struct role {
                              KINDS(KIND_TEXT, KIND_ENUM)},
     [ROLE_AGGREGATE_ID] = {"map.aggregate_id",
                            " aggregateid aggregatekey entityid streamid recordkey ",
-                           KINDS(KIND_TEXT, KIND_UUID, KIND_INTEGER)},
+                           KINDS(KIND_TEXT, KIND_UUID, KIND_INTEGER, KIND_BYTES)},
     [ROLE_EVENT_TYPE] = {"map.event_type",
                          " eventtype eventname messagetype recordtype type kind event ",
                          KINDS(KIND_TEXT, KIND_ENUM)},
@@ -44,12 +44,12 @@ static const struct role {
                       "content json value serializedevent ",
                       KINDS(KIND_JSON, KIND_TEXT, KIND_BYTES)},
     [ROLE_HEADERS] = {"map.headers", " headers eventheaders messageheaders header metadata ",
-                      KINDS(KIND_JSON, KIND_TEXT)},
+                      KINDS(KIND_JSON, KIND_TEXT, KIND_BYTES)},
     [ROLE_TOPIC] = {"map.topic", " topic topicname targettopic kafkatopic destination ",
                     KINDS(KIND_TEXT)},
     [ROLE_PARTITION_KEY] = {"map.partition_key",
                             " partitionkey messagekey kafkakey routingkey eventkey ",
-                            KINDS(KIND_TEXT, KIND_UUID, KIND_INTEGER)},
+                            KINDS(KIND_TEXT, KIND_UUID, KIND_INTEGER, KIND_BYTES)},
     [ROLE_PARTITION] = {"map.partition", " partition kafkapartition partitionno partitionnumber ",
                         KINDS(KIND_INTEGER)},
     [ROLE_OCCURRED_AT] = {"map.occurred_at",
@@ -251,7 +251,7 @@ static bool is_likely(const struct column_map *m, enum column_role role, const s
         return false;
     if (role == ROLE_ID && !c->is_unique && !c->is_key)
         return false;
-    if (role == ROLE_HEADERS && c->kind == KIND_TEXT && strcasestr(c->name, "header") == NULL)
+    if (role == ROLE_HEADERS && c->kind != KIND_JSON && strcasestr(c->name, "header") == NULL)
         return false;
     /* Namastack's own division of its work is none of the receiver's. */
     if (role == ROLE_PARTITION && has_record_key(m))
@@ -389,7 +389,8 @@ static int infer_aggregate_id(struct column_map *m, const char *name, struct out
         return -1;
     for (size_t i = 0; m->columns[ROLE_AGGREGATE_ID] == NULL && i < m->table->n; i++) {
         const struct map_column *c = &m->table->columns[i];
-        if (!ends_with(c->name, "_id") || !is_kind(c, roles[ROLE_AGGREGATE_ID].kinds))
+        if (!ends_with(c->name, "_id") || c->kind == KIND_BYTES ||
+            !is_kind(c, roles[ROLE_AGGREGATE_ID].kinds))
             continue;
         if (is_own_id(c, name))
             m->columns[ROLE_AGGREGATE_ID] = c;

@@ -229,6 +229,17 @@ static void array_of_texts(struct pg_args *a, const struct event *events, size_t
     outrider__pg_array_end(a);
 }
 
+/* See parked.h (4). */
+static void array_of_stored(struct pg_args *a, const struct event *events, size_t n,
+                            struct bytes (*text)(const struct event *e))
+{
+    outrider__pg_array_begin(a, PG_TEXT);
+    for (size_t i = 0; i < n; i++)
+        if (is_kept(&events[i]))
+            outrider__pg_array_stored(a, text(&events[i]));
+    outrider__pg_array_end(a);
+}
+
 static void array_of_attempts(struct pg_args *a, const struct event *events, size_t n)
 {
     outrider__pg_array_begin(a, PG_INT4);
@@ -273,7 +284,7 @@ static void array_of_lanes(struct pg_parked *p, const struct event *events, size
     outrider__pg_array_begin(&p->args, PG_TEXT);
     for (size_t i = 0; i < n; i++)
         if (is_kept(&events[i]) || (with_removed && is_removed(&events[i])))
-            outrider__pg_array_text(&p->args, lane_of(p, &events[i]));
+            outrider__pg_array_stored(&p->args, lane_of(p, &events[i]));
     outrider__pg_array_end(&p->args);
 }
 
@@ -316,17 +327,17 @@ static void array_of_wall(struct pg_args *a, const struct event *events, size_t 
 /* What copy_sql would have read from the outbox. */
 static void array_of_values(struct pg_args *a, const struct event *events, size_t n)
 {
-    array_of_texts(a, events, n, is_kept, aggregate_type_of);
-    array_of_texts(a, events, n, is_kept, aggregate_id_of);
-    array_of_texts(a, events, n, is_kept, event_type_of);
+    array_of_stored(a, events, n, aggregate_type_of);
+    array_of_stored(a, events, n, aggregate_id_of);
+    array_of_stored(a, events, n, event_type_of);
     outrider__pg_array_begin(a, PG_BYTEA);
     for (size_t i = 0; i < n; i++)
         if (is_kept(&events[i]))
             outrider__pg_array_text(a, payload_of(&events[i]));
     outrider__pg_array_end(a);
-    array_of_texts(a, events, n, is_kept, headers_of);
-    array_of_texts(a, events, n, is_kept, topic_of);
-    array_of_texts(a, events, n, is_kept, partition_key_of);
+    array_of_stored(a, events, n, headers_of);
+    array_of_stored(a, events, n, topic_of);
+    array_of_stored(a, events, n, partition_key_of);
     outrider__pg_array_begin(a, PG_INT4);
     for (size_t i = 0; i < n; i++) {
         if (is_kept(&events[i]) && events[i].partition >= 0)
@@ -435,7 +446,7 @@ int outrider__pg_parked_add_blocked(struct pg_parked *p, struct pg_conn *c, cons
     struct pg_args *a = args_begin(p);
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < b->n; i++)
-        outrider__pg_array_text(a, lane_of(p, &b->events[i]));
+        outrider__pg_array_stored(a, lane_of(p, &b->events[i]));
     outrider__pg_array_end(a);
     return add(p, c, PARKED_BLOCKED, err);
 }
@@ -470,7 +481,7 @@ int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch 
 {
     b->is_parked = true;
     for (int i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
-        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)config->source.max_payload);
+        struct event *e = outrider__pg_row_stored(b, r, i, (size_t)config->source.max_payload);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->is_parked = true;

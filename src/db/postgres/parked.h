@@ -11,6 +11,11 @@
  *      one transaction.
  *  (3) The caller's request must begin with a statement that fails when the
  *      epoch is not ours any more.
+ *  (4) lane, aggregate_type, aggregate_id, event_type, headers, topic and
+ *      partition_key are text columns, and an event's values are bytes: what
+ *      is no text, or begins with "\x", is stored as "\x" and hex digits
+ *      (base/hex.h). A lane has one form only: text as it is wherever that
+ *      can be. The others may be hex although they are text.
  */
 #ifndef POSTGRES_PARKED_H
 #define POSTGRES_PARKED_H

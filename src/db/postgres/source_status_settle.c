@@ -140,7 +140,7 @@ static void add_field(struct status_source *d, const struct status_table *t, con
         outrider__pg_array_text(a, bytes_str(e->failure != NULL ? e->failure->origin : NULL));
         break;
     case F_LANE:
-        outrider__pg_array_text(a, d->s->config->ordered ? event_key(e) : e->id);
+        outrider__pg_array_stored(a, d->s->config->ordered ? event_key(e) : e->id);
         break;
     case F_PARKED_STATE:
         outrider__pg_array_text(a, bytes_str(is_over(e) ? "dead" : "parked"));

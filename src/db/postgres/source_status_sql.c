@@ -197,8 +197,9 @@ static void blocked_keys(struct strbuf *q, const struct status_source *d,
     if (t->has_owner)
         blocking_claims(q, d, t, begin);
     if (t->a.parks_dead) {
-        outrider__strbuf_appendf(q, "%sSELECT p.lane FROM %s p WHERE ",
-                                 q->len > begin ? " UNION ALL " : "", t->a.parked_table);
+        strbuf_append_str(q, q->len > begin ? " UNION ALL SELECT " : "SELECT ");
+        outrider__pg_sql_lane(q, &t->a, "p.lane");
+        outrider__strbuf_appendf(q, " FROM %s p WHERE ", t->a.parked_table);
         pipeline_of(q, d, t, "p.");
         outrider__strbuf_appendf(q, " AND (p.state <> 'dead' AND p.next_attempt_at > now()%s)",
                                  blocks ? " OR p.state = 'dead'" : "");
@@ -227,9 +228,8 @@ static void takable(struct strbuf *q, const struct status_source *d, const struc
     and_free(q, d, t);
     if (t->a.parks_dead) {
         strbuf_append_str(q, " AND ");
-        col(q, t, ROLE_ID, "o.");
-        outrider__strbuf_appendf(q, "::text NOT IN (SELECT p.id FROM %s p WHERE ",
-                                 t->a.parked_table);
+        outrider__pg_sql_id(q, &t->a, "o.");
+        outrider__strbuf_appendf(q, " NOT IN (SELECT p.id FROM %s p WHERE ", t->a.parked_table);
         pipeline_of(q, d, t, "p.");
         strbuf_append_str(q, " AND p.id IS NOT NULL AND (p.state = 'dead' OR p.next_attempt_at > "
                              "now()))");
@@ -291,8 +291,8 @@ static void select_events(struct strbuf *q, const struct status_source *d,
         outrider__strbuf_appendf(q, "(SELECT p.attempts FROM %s p WHERE ", t->a.parked_table);
         pipeline_of(q, d, t, "p.");
         strbuf_append_str(q, " AND p.id = ");
-        col(q, t, ROLE_ID, "o.");
-        strbuf_append_str(q, "::text ORDER BY p.arrival DESC LIMIT 1)");
+        outrider__pg_sql_id(q, &t->a, "o.");
+        strbuf_append_str(q, " ORDER BY p.arrival DESC LIMIT 1)");
     } else {
         col(q, t, ROLE_ATTEMPTS, "o.");
         strbuf_append_str(q, "::int4");
@@ -307,8 +307,8 @@ static void select_events(struct strbuf *q, const struct status_source *d,
         outrider__strbuf_appendf(q, "EXISTS (SELECT FROM %s p WHERE ", t->a.parked_table);
         pipeline_of(q, d, t, "p.");
         strbuf_append_str(q, " AND p.id = ");
-        col(q, t, ROLE_ID, "o.");
-        strbuf_append_str(q, "::text)");
+        outrider__pg_sql_id(q, &t->a, "o.");
+        strbuf_append_str(q, ")");
     } else {
         strbuf_append_str(q, "false");
     }
@@ -566,6 +566,12 @@ void outrider__pg_failed_sql(struct strbuf *q, const struct adopted *a)
     change_sql(q, &t);
 }
 
+static void stored(struct strbuf *q, const char *column)
+{
+    outrider__pg_stored_sql(q, column);
+    strbuf_append_str(q, ", ");
+}
+
 /* A copy of the row in outrider_parked, for what the row itself cannot say. */
 static void park_sql(struct strbuf *q, const struct status_source *d, const struct status_table *t)
 {
@@ -578,10 +584,16 @@ static void park_sql(struct strbuf *q, const struct status_source *d, const stru
     outrider__pg_sql_literal(q, d->s->config->name);
     strbuf_append_str(q, ", ");
     outrider__pg_sql_literal(q, t->a.outbox);
-    strbuf_append_str(q, ", coalesce(e.seq, 0), e.id, e.aggregate_type, e.aggregate_id, "
-                         "e.event_type, ");
+    strbuf_append_str(q, ", coalesce(e.seq, 0), e.id, ");
+    stored(q, "e.aggregate_type");
+    stored(q, "e.aggregate_id");
+    stored(q, "e.event_type");
     outrider__pg_bytea_sql(q, t->a.map.columns[ROLE_PAYLOAD]->oid, "e.payload");
-    strbuf_append_str(q, ", e.headers, e.topic, e.partition_key, e.partition, e.occurred_at, "
+    strbuf_append_str(q, ", ");
+    stored(q, "e.headers");
+    stored(q, "e.topic");
+    stored(q, "e.partition_key");
+    strbuf_append_str(q, "e.partition, e.occurred_at, "
                          "e.created_at, e.expires_at, u.lane, u.state, u.attempts, now() + "
                          "u.delay * interval '1 microsecond', u.code, u.origin, u.message FROM "
                          "unnest(");

@@ -229,9 +229,11 @@ static int tell_row(const PGresult *r, int row, struct batch *b,
     };
     struct dead_row d = {0};
     outrider__batch_reset(b);
-    d.event = outrider__pg_row(b, r, row, 0, SIZE_MAX / 2);
+    d.event = outrider__pg_row_stored(b, r, row, SIZE_MAX / 2);
     if (d.event == NULL)
         return outrider__fail_nomem(err);
+    if (outrider__pg_row_show(d.event, err) < 0)
+        return -1;
     d.event->is_parked = true;
     d.event->row = outrider__pg_get_int(r, row, ARRIVAL, 0);
     d.event->attempts = (uint32_t)outrider__pg_get_int(r, row, ATTEMPTS, 0);

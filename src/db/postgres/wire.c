@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <stdio.h>
 
+#include "base/hex.h"
 #include "base/uuid.h"
 
 #define EPOCH_2000_US 946684800000000LL
@@ -164,6 +165,17 @@ void outrider__pg_array_text(struct pg_args *a, struct bytes text)
     a->array_n++;
 }
 
+void outrider__pg_array_stored(struct pg_args *a, struct bytes b)
+{
+    if (bytes_is_null(b) || outrider__hex_is_text(b)) {
+        outrider__pg_array_text(a, b);
+        return;
+    }
+    put_u32(&a->bytes, (uint32_t)(2 + 2 * b.len));
+    outrider__hex_append(&a->bytes, b);
+    a->array_n++;
+}
+
 void outrider__pg_array_end(struct pg_args *a)
 {
     if (a->bytes.failed || a->n == 0)
@@ -302,6 +314,29 @@ static struct bytes text_of(const PGresult *r, int row, int col, char **at)
     return (struct bytes){out, len};
 }
 
+/* Bytes become hex where they are an id: NULL data for want of memory. */
+static struct bytes id_of(const PGresult *r, int row, int col, char **at, struct arena *arena)
+{
+    struct strbuf hex;
+    struct bytes id = BYTES_NULL;
+    if (PQftype(r, col) != PG_BYTEA)
+        return text_of(r, row, col, at);
+    struct bytes raw = outrider__pg_get_bytes(r, row, col);
+    outrider__strbuf_init(&hex, 2 * raw.len + 3);
+    outrider__hex_append(&hex, raw);
+    if (!hex.failed)
+        (void)outrider__arena_dup(arena, strbuf_bytes(&hex), &id);
+    outrider__strbuf_release(&hex);
+    return id;
+}
+
+static bool has_bytes(const PGresult *r, int first)
+{
+    return PQftype(r, first + EV_AGGREGATE_TYPE) == PG_BYTEA ||
+           PQftype(r, first + EV_EVENT_TYPE) == PG_BYTEA ||
+           PQftype(r, first + EV_TOPIC) == PG_BYTEA;
+}
+
 struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int first,
                                size_t max_payload)
 {
@@ -319,7 +354,9 @@ struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int 
     if (at == NULL)
         return NULL;
     e->seq = outrider__pg_get_int(r, row, first + EV_SEQ, 0);
-    e->id = text_of(r, row, first + EV_ID, &at);
+    e->id = id_of(r, row, first + EV_ID, &at, &b->arena);
+    if (bytes_is_null(e->id) && !PQgetisnull(r, row, first + EV_ID))
+        return NULL;
     e->aggregate_type = text_of(r, row, first + EV_AGGREGATE_TYPE, &at);
     e->aggregate_id = text_of(r, row, first + EV_AGGREGATE_ID, &at);
     e->event_type = text_of(r, row, first + EV_EVENT_TYPE, &at);
@@ -342,6 +379,48 @@ struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int 
     e->occurred_at_us = outrider__pg_get_time(r, row, first + EV_OCCURRED_AT, e->created_at_us);
     int64_t expires = outrider__pg_get_time(r, row, first + EV_EXPIRES_AT, 0);
     e->expires_at_us = expires == CLOCK_NEVER ? 0 : expires;
+    if (has_bytes(r, first) && outrider__event_check_texts(e, NULL) < 0)
+        return NULL;
     b->n++;
     return e;
+}
+
+/* What parked.h (4) holds in the form of texts. */
+static void stored_of(struct event *e, struct bytes *ret_texts[6])
+{
+    struct bytes *const texts[6] = {&e->aggregate_type, &e->aggregate_id, &e->event_type,
+                                    &e->headers,        &e->topic,        &e->partition_key};
+    memcpy(ret_texts, texts, sizeof texts);
+}
+
+struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int row,
+                                      size_t max_payload)
+{
+    struct event *e = outrider__pg_row(b, r, row, 0, max_payload);
+    struct bytes *texts[6];
+    if (e == NULL)
+        return NULL;
+    stored_of(e, texts);
+    for (size_t i = 0; i < 6; i++) {
+        /* In the batch's arena, and ours: see outrider__pg_row. */
+        ssize_t len = outrider__hex_read(*texts[i], (char *)texts[i]->data);
+        if (len >= 0)
+            texts[i]->len = (size_t)len;
+    }
+    if (outrider__event_check_texts(e, NULL) < 0) {
+        b->n--;
+        return NULL;
+    }
+    return e;
+}
+
+int outrider__pg_row_show(struct event *e, struct outrider_error *err)
+{
+    struct bytes *texts[6];
+    stored_of(e, texts);
+    for (size_t i = 0; i < 6; i++)
+        if (!bytes_is_null(*texts[i]) &&
+            outrider__hex_show(*texts[i], &e->batch->arena, texts[i]) < 0)
+            return outrider__fail_nomem(err);
+    return 0;
 }

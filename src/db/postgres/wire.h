@@ -70,6 +70,8 @@ void outrider__pg_array_begin(struct pg_args *a, Oid element);
 void outrider__pg_array_int8(struct pg_args *a, int64_t v);
 void outrider__pg_array_int4(struct pg_args *a, int32_t v);
 void outrider__pg_array_text(struct pg_args *a, struct bytes text);
+/* As outrider_parked holds texts: parked.h (4). */
+void outrider__pg_array_stored(struct pg_args *a, struct bytes b);
 void outrider__pg_array_time(struct pg_args *a, int64_t wall_us);
 void outrider__pg_array_null(struct pg_args *a);
 void outrider__pg_array_end(struct pg_args *a);
@@ -114,9 +116,15 @@ enum pg_event_column {
 /* Copies row `row`, whose event begins at column `first`, into the batch's next
  * slot and counts it. Integers, uuid, text, json, jsonb, bytea, timestamp and
  * timestamptz are understood; integers and uuids become text where text is
- * asked for. NULL with err untouched when the batch is full; else NOMEM.
+ * asked for. Bytes stay as they are, but for an id (hex); a type or a topic that is no
+ * text makes the event malformed. NULL with err untouched when the batch is full; else NOMEM.
  * A payload above max_payload is left out (is_oversize). */
 struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int first,
                                size_t max_payload);
+/* As outrider__pg_row, of a row of outrider_parked. */
+struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int row,
+                                      size_t max_payload);
+/* For people: what is no text becomes hex. */
+int outrider__pg_row_show(struct event *e, struct outrider_error *err);
 
 #endif
