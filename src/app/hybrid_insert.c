@@ -45,9 +45,10 @@ static const char sql_lock[] =
     "hashtextextended('outrider:' || 'outbox'::regclass::oid || ':' || k, 0) AS h FROM "
     "unnest($1::text[]) AS k ORDER BY 1) AS s";
 /* $1 keys, $2 whether dead letters block, $3 the outbox that the publisher marks in. A
- * backlog is the relay's, and is not searched for keys at every commit. */
+ * backlog is the relay's, and is not searched for keys at every commit. Lanes are named as
+ * event_key() names them, and in outrider_parked as postgres/parked.h (4) says. */
 static const char sql_look[] =
-    "WITH u AS MATERIALIZED (SELECT coalesce(nullif(o.partition_key, ''), o.aggregate_id) AS key "
+    "WITH u AS MATERIALIZED (SELECT coalesce(o.partition_key, o.aggregate_id) AS key "
     "FROM outbox o WHERE o.status IN ('PENDING', 'PROCESSING', 'FAILED') ORDER BY o.seq LIMIT "
     "1001), b AS MATERIALIZED (SELECT $2::bool OR EXISTS (SELECT FROM outrider_cursor WHERE "
     "on_dead = 'block') AS blocks, (SELECT count(*) FROM u) <= 1000 AS is_short, "
@@ -55,12 +56,13 @@ static const char sql_look[] =
     "WHERE mode <> 'poll') AND NOT EXISTS (SELECT " EXACT_PIPELINES
     ") AND current_database() || '/' || 'outbox'::regclass::oid = $3::text AS "
     "suits) SELECT b.suits, b.is_short AND k.key NOT IN (SELECT key FROM u) AND NOT (b.blocks AND "
-    "EXISTS (SELECT FROM outbox o WHERE o.status = 'DEAD_LETTER' AND coalesce(nullif("
-    "o.partition_key, ''), o.aggregate_id) = k.key)) AND NOT EXISTS (SELECT FROM outrider_cursor c "
+    "EXISTS (SELECT FROM outbox o WHERE o.status = 'DEAD_LETTER' AND coalesce("
+    "o.partition_key, o.aggregate_id) = k.key)) AND NOT EXISTS (SELECT FROM outrider_cursor c "
     "JOIN outrider_parked p ON p.pipeline = c.pipeline AND p.outbox = c.outbox AND "
-    "hashtextextended(p.lane, 0) = hashtextextended(k.key, 0) WHERE p.lane = k.key AND (p.state "
+    "hashtextextended(p.lane, 0) = hashtextextended(l.lane, 0) WHERE p.lane = l.lane AND (p.state "
     "<> 'dead' OR b.blocks)) FROM unnest($1::text[]) WITH ORDINALITY AS k(key, n) CROSS JOIN b "
-    "ORDER BY k.n";
+    "CROSS JOIN LATERAL (SELECT CASE WHEN starts_with(k.key, '\\x') THEN '\\x' || "
+    "encode(convert_to(k.key, 'UTF8'), 'hex') ELSE k.key END AS lane) l ORDER BY k.n";
 /* $1 id, $2 aggregate type, $3 its id, $4 event type, $5 payload, $6 headers, $7 topic,
  * $8 key, $9 partition, $10 occurred, $11 expires, $12 owner if claimed, $13 lease. */
 #define SQL_INSERT(payload)                                                                        \

@@ -116,7 +116,8 @@ static inline struct event *event_of(struct delivery *d)
     return (struct event *)((char *)d - offsetof(struct event, delivery));
 }
 
-/* The lane's name: partition key, else aggregate id. */
+/* The lane's name: partition key, else aggregate id. An empty partition key is one: who writes
+ * events stores none as NULL. */
 static inline struct bytes event_key(const struct event *e)
 {
     return bytes_is_null(e->partition_key) ? e->aggregate_id : e->partition_key;

@@ -330,6 +330,79 @@ static void json_and_bytea_lose_what_only_the_wire_needs(void **state)
     assert_true(bytes_eq_str(e->headers, "{\"a\":1}"));
 }
 
+static const struct event *take_bytes(struct fixture *f, char form, struct bytes id,
+                                      struct bytes type, struct bytes key, struct bytes payload)
+{
+    insert_begin(f, OID, N_USUAL);
+    put_cell(f, form, id);
+    put_cell(f, form, type);
+    put_cell(f, form, key);
+    put_cell(f, 't', BYTES_LIT("changed"));
+    put_cell(f, form, payload);
+    return take(f);
+}
+
+static void bytes_are_the_same_in_every_form_in_which_they_are_sent(void **state)
+{
+    static const struct column columns[] = {{"id", PG_BYTEA},
+                                            {"aggregate_type", PG_BYTEA},
+                                            {"aggregate_id", PG_BYTEA},
+                                            {"event_type", PG_TEXT},
+                                            {"payload", PG_BYTEA}};
+    static const struct {
+        char form;
+        struct bytes id, type, key, payload;
+    } sent[] = {
+        {'b', BYTES_LIT("\x01\xff"), BYTES_LIT("order"), BYTES_LIT("a\\\xff\0"), BYTES_LIT("\0\1")},
+        {'t', BYTES_LIT("\\x01ff"), BYTES_LIT("\\x6f72646572"), BYTES_LIT("\\x615cff00"),
+         BYTES_LIT("\\x0001")},
+        {'t', BYTES_LIT("\\001\\377"), BYTES_LIT("order"), BYTES_LIT("a\\\\\\377\\000"),
+         BYTES_LIT("\\000\\001")},
+    };
+    struct fixture *f = *state;
+    f->d.max_payload = 2; /* of bytes, not of what is sent */
+    relation(f, OID, "public", "outbox", columns, N_USUAL);
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++) {
+        begin(f, 100);
+        const struct event *e =
+            take_bytes(f, sent[i].form, sent[i].id, sent[i].type, sent[i].key, sent[i].payload);
+        assert_false(e->is_malformed);
+        assert_false(e->is_oversize);
+        assert_true(bytes_eq_str(e->id, "\\x01ff"));
+        assert_true(bytes_eq_str(e->aggregate_type, "order"));
+        assert_true(bytes_eq(e->aggregate_id, BYTES_LIT("a\\\xff\0")));
+        assert_true(bytes_eq(e->payload, BYTES_LIT("\0\1")));
+    }
+}
+
+static void bytes_that_must_be_text_and_are_none_make_an_event_malformed(void **state)
+{
+    static const struct column columns[] = {{"id", PG_TEXT},
+                                            {"aggregate_type", PG_BYTEA},
+                                            {"aggregate_id", PG_TEXT},
+                                            {"event_type", PG_TEXT},
+                                            {"payload", PG_BYTEA}};
+    struct fixture *f = *state;
+    relation(f, OID, "public", "outbox", columns, N_USUAL);
+    begin(f, 100);
+    const struct event *e =
+        take_bytes(f, 'b', BYTES_LIT("1"), BYTES_LIT("\xff"), BYTES_LIT("k"), BYTES_LIT("x"));
+    assert_true(e->is_malformed);
+    assert_string_equal(e->failure->message, "aggregate_type is not UTF-8 text");
+}
+
+static void an_empty_key_in_a_message_is_none(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, 100);
+    message(f, 1, "outrider",
+            BYTES_LIT("{\"aggregate_type\":\"order\",\"aggregate_id\":\"7\",\"event_type\":\"x\","
+                      "\"partition_key\":\"\",\"payload\":1}"));
+    const struct event *e = take(f);
+    assert_true(bytes_is_null(e->partition_key));
+    assert_true(bytes_eq_str(event_key(e), "7"));
+}
+
 static void only_transactional_messages_with_our_prefix_are_events(void **state)
 {
     struct fixture *f = *state;
@@ -396,6 +469,9 @@ int main(void)
         TEST(an_event_without_an_id_gets_the_same_one_each_time),
         TEST(payloads_null_empty_and_too_large),
         TEST(json_and_bytea_lose_what_only_the_wire_needs),
+        TEST(bytes_are_the_same_in_every_form_in_which_they_are_sent),
+        TEST(bytes_that_must_be_text_and_are_none_make_an_event_malformed),
+        TEST(an_empty_key_in_a_message_is_none),
         TEST(only_transactional_messages_with_our_prefix_are_events),
         TEST(a_commit_says_what_may_be_confirmed),
         TEST(every_cut_of_a_message_is_an_error_and_nothing_worse),

@@ -219,6 +219,45 @@ static void a_key_with_an_unsettled_event_is_left_to_the_relay(void **state)
     assert_true(stats_of(p->hybrid).busy >= 2);
 }
 
+static long claims_of(struct place *p, const char *key)
+{
+    uint64_t before = stats_of(p->hybrid).claimed;
+    commit(p->session, key, NULL, 1);
+    return (long)(stats_of(p->hybrid).claimed - before);
+}
+
+/* In a row an empty key is a key like any other, as the relay reads it. */
+static void a_row_with_an_empty_key_holds_up_no_other_key(void **state)
+{
+    struct place *p = *state;
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    PQclear(PQexec(p->pg, "INSERT INTO outbox (aggregate_type, aggregate_id, partition_key, "
+                          "event_type, payload) VALUES ('order', 'x', '', 'Created', '{}')"));
+    assert_int_equal(claims_of(p, "x"), 1);
+    PQclear(PQexec(p->pg, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, "
+                          "status, partition_key) VALUES ('order', 'y', 'Created', '{}', "
+                          "'DEAD_LETTER', '')"));
+    PQclear(PQexec(p->pg, "INSERT INTO outrider_cursor (pipeline, outbox, on_dead) VALUES "
+                          "('other', 'public.outbox', 'block')"));
+    assert_int_equal(claims_of(p, "y"), 1);
+}
+
+/* Of keys that begin so, parked.h (4) holds the hex form. */
+static void a_parked_key_that_looks_like_bytes_is_found(void **state)
+{
+    struct place *p = *state;
+    attach(p, NULL, NULL);
+    until_claimed(p);
+    PQclear(PQexec(p->pg, "INSERT INTO outrider_cursor (pipeline, outbox) VALUES "
+                          "('other', 'public.outbox')"));
+    PQclear(PQexec(p->pg, "INSERT INTO outrider_parked (pipeline, outbox, lane, state, seq) VALUES "
+                          "('other', 'public.outbox', '\\x5c783431', 'parked', 1), "
+                          "('other', 'public.outbox', '\\x42', 'parked', 2)"));
+    assert_int_equal(claims_of(p, "\\x41"), 0);
+    assert_int_equal(claims_of(p, "\\x42"), 1);
+}
+
 static void of_a_transaction_that_does_not_fit_nothing_is_claimed(void **state)
 {
     struct place *p = *state;
@@ -669,6 +708,8 @@ int main(void)
         TEST(a_message_has_the_id_that_the_row_has),
         TEST(what_is_rolled_back_is_never_sent),
         TEST(a_key_with_an_unsettled_event_is_left_to_the_relay),
+        TEST(a_row_with_an_empty_key_holds_up_no_other_key),
+        TEST(a_parked_key_that_looks_like_bytes_is_found),
         TEST(of_a_transaction_that_does_not_fit_nothing_is_claimed),
         TEST(what_can_never_be_sent_is_handed_to_the_relay),
         TEST(what_is_published_can_be_deleted),

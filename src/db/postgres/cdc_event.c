@@ -370,7 +370,9 @@ static int fill_message(const struct outrider_event *in, const struct cdc_decode
     e->event_type = bytes_str(in->event_type);
     e->headers = bytes_str(in->headers);
     e->topic = bytes_str(in->topic);
-    e->partition_key = bytes_str(in->partition_key);
+    /* As with all who write events: an empty one is none. */
+    if (in->partition_key != NULL && in->partition_key[0] != '\0')
+        e->partition_key = bytes_str(in->partition_key);
     e->partition = in->partition;
     if (in->occurred_at_us != 0)
         e->occurred_at_us = in->occurred_at_us;
