@@ -182,6 +182,33 @@ class PartitionKeys(Keys):
     more = ", aggregateid text NOT NULL DEFAULT 'a'"
 
 
+class OwnLog(Keys):
+    """The outbox that init makes, with columns of bytes."""
+    init_arguments = ("--payload", "bytea")
+
+    def make_outbox(self, server, database):
+        super().make_outbox(server, database)
+        server.script("DROP TABLE events; ALTER TABLE outbox ALTER aggregate_id TYPE bytea USING aggregate_id::bytea, "
+                      "ALTER headers DROP DEFAULT, ALTER headers TYPE bytea USING headers::text::bytea", database)
+
+    def publish(self):
+        CdcTest.publish(self)
+
+    def arguments(self):
+        return ()
+
+    def write(self, key, kind="changed", payload=PAYLOAD):
+        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, headers) VALUES "
+                   f"('order', {bytea(key)}, '{kind}', {bytea(payload)}, {bytea(HEADERS)})")
+
+
+class OwnLogOfDomains(OwnLog):
+    def make_outbox(self, server, database):
+        super().make_outbox(server, database)
+        server.script("CREATE DOMAIN raw AS bytea; ALTER TABLE outbox ALTER aggregate_id TYPE raw, "
+                      "ALTER headers TYPE raw", database)
+
+
 class TextHeaders(BytesTest):
     headers, payload = "jsonb", "jsonb"
 
@@ -226,6 +253,10 @@ class Malformed(BytesTest):
                                      [("INVALID", "event_type is not UTF-8 text"), ("INVALID", "topic is not UTF-8 text"),
                                       ("NOT_JSON", "the event's headers are not a JSON object: correct the row's headers, "
                                        "then retry the dead letter")])
+                    dead = self.run_outrider("dead", "list", "--db", self.owner_url, "--name", self.name,
+                                             *self.arguments(), "--set", "source.mode=" + mode, "--type", "changed",
+                                             "--json").json()
+                    self.assertEqual([d["event_type"] for d in dead], ["changed"] * 2)
 
 
 class Ids(BytesTest):

@@ -603,9 +603,9 @@ static bool order_by_id(struct strbuf *sql, const struct adopted *a, const char 
     return false;
 }
 
-/* When the row's transaction committed, where the server notes that. */
-#define COMMITTED                                                     \
-    "CASE WHEN current_setting('track_commit_timestamp')::bool THEN " \
+/* When the row's transaction committed, where the server notes that; asked once a statement. */
+#define COMMITTED                                                              \
+    "CASE WHEN (SELECT current_setting('track_commit_timestamp')::bool) THEN " \
     "pg_xact_commit_timestamp(%sxmin) END"
 
 /*

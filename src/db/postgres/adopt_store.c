@@ -306,6 +306,7 @@ static void died_at(struct strbuf *q, const struct adopted *a)
 /* $1: ids or NULL, $2: event type or NULL, $3: since, $4: failed ones too. */
 static void filter_sql(struct strbuf *q, const struct adopted *a)
 {
+    const struct map_column *type = a->map.columns[ROLE_EVENT_TYPE];
     strbuf_append_str(q, " WHERE (");
     is_state(q, a, STATE_DEAD);
     if (a->map.values[STATE_FAILED][0] != '\0') {
@@ -317,10 +318,12 @@ static void filter_sql(struct strbuf *q, const struct adopted *a)
     }
     strbuf_append_str(q, ") AND ($1::text[] IS NULL OR ");
     outrider__pg_sql_id(q, a, "o.");
-    strbuf_append_str(q, " = ANY ($1::text[])) AND ($2::text IS NULL OR $2::text = ");
-    if (a->map.columns[ROLE_EVENT_TYPE] != NULL) {
+    strbuf_append_str(q, " = ANY ($1::text[])) AND ($2::text IS NULL OR ");
+    bool is_bytes = type != NULL && type->kind == KIND_BYTES;
+    strbuf_append_str(q, is_bytes ? "convert_to($2::text, 'UTF8') = " : "$2::text = ");
+    if (type != NULL) {
         outrider__pg_sql_column(q, a, ROLE_EVENT_TYPE, "o.");
-        strbuf_append_str(q, "::text");
+        strbuf_append_str(q, is_bytes ? "" : "::text");
     } else {
         outrider__pg_sql_literal(q, a->map.event_type);
     }
@@ -495,10 +498,12 @@ static void with_copies_sql(struct strbuf *q, const struct adopted *a)
     outrider__pg_sql_id(q, a, "o.");
     outrider__strbuf_appendf(q, " IN (SELECT p.id FROM %s p WHERE p.outbox = ", a->parked_table);
     outrider__pg_sql_literal(q, a->outbox);
-    strbuf_append_str(q, " AND (p.state = 'dead' OR $4::bool) AND ($1::text[] IS NULL OR p.id = "
-                         "ANY ($1::text[])) AND ($2::text IS NULL OR p.event_type = $2::text) AND "
-                         "p.updated_at >= $3::timestamptz AND ($5::text IS NULL OR p.pipeline = "
-                         "$5::text))");
+    strbuf_append_str(
+        q, " AND (p.state = 'dead' OR $4::bool) AND ($1::text[] IS NULL OR p.id = "
+           "ANY ($1::text[])) AND ($2::text IS NULL OR p.event_type IN ($2::text, '\\x' || "
+           "encode(convert_to($2::text, 'UTF8'), 'hex'))) AND "
+           "p.updated_at >= $3::timestamptz AND ($5::text IS NULL OR p.pipeline = "
+           "$5::text))");
 }
 
 static int change_table(struct pg_store *s, const struct adopted *a, void *ctx,

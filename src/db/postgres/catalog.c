@@ -229,12 +229,14 @@ void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column)
 void outrider__pg_stored_sql(struct strbuf *sql, const char *column)
 {
     /* bytea_output may be either: text as bytea reads both. */
-    outrider__strbuf_appendf(sql,
-                             "CASE WHEN pg_typeof(%s) = 'bytea'::regtype THEN '\\x' || "
-                             "encode(%s::text::bytea, 'hex') WHEN starts_with(%s::text, '\\x') "
-                             "THEN '\\x' || encode(convert_to(%s::text, 'UTF8'), 'hex') ELSE "
-                             "%s::text END",
-                             column, column, column, column, column);
+    outrider__strbuf_appendf(
+        sql,
+        "CASE WHEN 'bytea'::regtype IN (pg_typeof(%s), (SELECT "
+        "t.typbasetype::regtype FROM pg_type t WHERE t.oid = pg_typeof(%s))) "
+        "THEN '\\x' || encode(%s::text::bytea, 'hex') WHEN starts_with(%s::text, '\\x') "
+        "THEN '\\x' || encode(convert_to(%s::text, 'UTF8'), 'hex') ELSE "
+        "%s::text END",
+        column, column, column, column, column, column);
 }
 
 void outrider__pg_bytea_sql(struct strbuf *sql, Oid type, const char *column)

@@ -40,9 +40,12 @@ static const char sql_count_failed[] =
     "SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead') FROM "
     "$P WHERE outbox = $1 AND pipeline = $2";
 
+/* As parked.h (4) may hold it. */
+#define STORED_HEX(text) "'\\x' || encode(convert_to(" text ", 'UTF8'), 'hex')"
 #define DEAD_FILTER                                                                       \
     " ($1::text IS NULL OR pipeline = $1) AND ($2::text[] IS NULL OR id = ANY ($2)) AND " \
-    "($3::text IS NULL OR event_type = $3) AND updated_at >= $4 AND (state = 'dead' OR $5)"
+    "($3::text IS NULL OR event_type IN ($3, " STORED_HEX(                                \
+        "$3") ")) AND updated_at >= $4 AND (state = 'dead' OR $5)"
 static const char sql_list[] =
     "SELECT seq, id, aggregate_type, aggregate_id, event_type, payload, headers, topic, "
     "partition_key, partition, occurred_at, created_at, expires_at, NULL::int8, arrival, attempts, "
