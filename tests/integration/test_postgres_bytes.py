@@ -202,13 +202,6 @@ class OwnLog(Keys):
                    f"('order', {bytea(key)}, '{kind}', {bytea(payload)}, {bytea(HEADERS)})")
 
 
-class OwnLogOfDomains(OwnLog):
-    def make_outbox(self, server, database):
-        super().make_outbox(server, database)
-        server.script("CREATE DOMAIN raw AS bytea; ALTER TABLE outbox ALTER aggregate_id TYPE raw, "
-                      "ALTER headers TYPE raw", database)
-
-
 class TextHeaders(BytesTest):
     headers, payload = "jsonb", "jsonb"
 

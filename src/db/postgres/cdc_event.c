@@ -135,7 +135,8 @@ static ssize_t write_bytes(const struct cdc_cell *c, bool is_id, char *out)
         out[2 + 2 * i] = digits[byte >> 4];
         out[3 + 2 * i] = digits[byte & 15];
     }
-    memcpy(out, "\\x", 2);
+    out[0] = '\\';
+    out[1] = 'x';
     return 2 + 2 * len;
 }
 
