@@ -67,6 +67,8 @@ enum flag_id {
     F_RETENTION,
     F_PRINT,
     F_JSON,
+    F_FROM_SLOT,
+    F_OFFSET,
     F_RENDER
 };
 

@@ -9,8 +9,15 @@
 
 static const struct flag flags[] = {
     {F_DB, .name = "db", .alias = "from", .kind = FLAG_URL, .value = "URL",
-     .commands = "init put status dead replay cleanup resync slot",
+     .commands = "init put status dead replay cleanup resync",
      .text = "The database, for example sqlite:shop.db (--from is the same)."},
+    {F_DB, .name = "db", .kind = FLAG_URL, .value = "URL", .commands = "slot",
+     .text = "The database, for example postgresql://relay@db/shop."},
+    {F_FROM_SLOT, .name = "from", .kind = FLAG_TEXT, .value = "SLOT", .commands = "slot",
+     .text = "adopt: the slot to begin at. (A URL: the same as --db.)"},
+    {F_OFFSET, .name = "offset", .kind = FLAG_FILE, .value = "FILE|-", .commands = "slot",
+     .text = "adopt: the Debezium connector's stored offset, as Kafka Connect gives it (GET "
+             "/connectors/NAME/offsets); what was published up to there is left out."},
     {F_DB, .name = "from", .alias = "db", .kind = FLAG_URL, .value = "URL",
      .commands = "relay doctor check",
      .text = "The database to read from, for example sqlite:shop.db (--db is the same)."},
@@ -29,7 +36,7 @@ static const struct flag flags[] = {
      .commands = PIPELINE_COMMANDS " check",
      .text = "Sets an option of the pipeline: --set retry.max_attempts=3."},
     {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
-     .commands = "put relay doctor status dead cleanup replay resync",
+     .commands = "put relay doctor status dead cleanup replay resync slot",
      .text = "The outbox table (\"outbox\" if not given)."},
     {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
      .commands = "init",
@@ -217,16 +224,23 @@ static const struct command commands[] = {
      .examples = "outrider resync --db sqlite:shop.db --name orders",
      .run = outrider__cmd_resync},
     {.name = "slot",
-     .operands = "drop",
-     .words = "drop",
+     .operands = "drop|adopt",
+     .words = "drop|adopt",
      .max_operands = 1,
-     .usage = "drop --db URL [--name NAME]",
-     .summary = "drop the replication slot of a pipeline",
+     .usage = "drop --db URL [--name NAME]\n"
+              "adopt --from SLOT --db URL [--name NAME] [--offset FILE|-]",
+     .summary = "drop a pipeline's replication slot, or begin at Debezium's",
      .text =
          "In mode cdc a PostgreSQL server keeps its log for the pipeline's slot until the relay "
          "has read it, for ever if no relay comes. Drop the slot when the pipeline is no longer "
-         "wanted, so that the server's disk does not fill. `outrider status` shows what is kept.",
-     .examples = "outrider slot drop --db postgresql://relay@db/shop --name orders",
+         "wanted, so that the server's disk does not fill. `outrider status` shows what is kept. "
+         "adopt copies the slot of a stopped Debezium connector for a pipeline that has delivered "
+         "nothing yet: the relay in mode cdc then begins exactly there, without the rows that the "
+         "table holds. Debezium's slot stays as it is.",
+     .examples =
+         "outrider slot drop --db postgresql://relay@db/shop --name orders\n"
+         "outrider slot adopt --from debezium --db postgresql://relay@db/shop --name orders "
+         "--offset offset.json",
      .run = outrider__cmd_slot},
     {.name = "doctor",
      .usage = "--from URL [--to URL]",

@@ -51,10 +51,8 @@ static const struct {
     enum flag_id flag;
     const char *option;
 } shorthands[] = {
-    {F_DB, "source.url"},
-    {F_TO, "sink.url"},
-    {F_MODE, "source.mode"},
-    {F_RETENTION, "cleanup.retention"},
+    {F_DB, "source.url"},    {F_FROM_SLOT, "source.url"},        {F_TO, "sink.url"},
+    {F_MODE, "source.mode"}, {F_RETENTION, "cleanup.retention"},
 };
 
 static int set_tables(const struct args *a, struct pipeline_config *c, struct outrider_error *err)
@@ -75,6 +73,9 @@ static int set_flags(const struct args *a, struct pipeline_config *c, struct out
 {
     for (size_t i = 0; i < sizeof(shorthands) / sizeof(shorthands[0]); i++) {
         const char *value = outrider__args_text(a, shorthands[i].flag);
+        /* --from of `slot` is a slot's name, or, with a colon, a URL. */
+        if (value && shorthands[i].flag == F_FROM_SLOT && strchr(value, ':') == NULL)
+            continue;
         if (value &&
             outrider__config_set(c, bytes_str(shorthands[i].option), bytes_str(value), err) < 0)
             return -1;

@@ -74,6 +74,20 @@ struct dead_row {
     int64_t parked_at_us, next_attempt_us, updated_at_us;
 };
 
+/* Where another program that read the server's log had come to, as the program noted. */
+struct slot_offset {
+    uint64_t commit_lsn; /* every transaction that ends here or before is published; 0: none */
+    uint64_t event_lsn;  /* of the next one, changes up to here are published; 0: none */
+    uint32_t xid;        /* that transaction */
+    bool is_begin;       /* event_lsn stands for its beginning: nothing of it is published */
+    bool is_sure;        /* event_lsn surely stands for a change */
+};
+
+struct slot_adoption {
+    const char *from;                 /* the other program's slot */
+    const struct slot_offset *offset; /* NULL: not known */
+};
+
 struct store {
     const struct store_ops *ops;
     char description[256];
@@ -119,6 +133,9 @@ struct store_ops {
     int (*resync)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
     /* Drops what the server keeps for the pipeline; NULL where there is no such thing. */
     int (*slot_drop)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+    /* Begins the pipeline where another program's slot stands, by a copy of that slot. */
+    int (*slot_adopt)(struct store *s, const struct slot_adoption *o, struct strbuf *ret_report,
+                      struct outrider_error *err);
 };
 
 #endif

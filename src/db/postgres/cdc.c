@@ -155,6 +155,8 @@ static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_e
 static int check_members(const struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
     const struct cdc_source *c = s->cdc;
+    if (outrider__pg_cursor_check_adopted(s, c->mode, err) < 0)
+        return -1;
     if (strcmp(c->mode, "member") == 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "%s belongs to pipeline '%s', but is not its first table; name the "

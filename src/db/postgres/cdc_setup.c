@@ -15,7 +15,8 @@ void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table)
 {
     outrider__strbuf_appendf(
         sql,
-        "n AS MATERIALIZED (SELECT coalesce(k.slot, '') AS slot, k.created_at, CASE WHEN $1::text "
+        "n AS MATERIALIZED (SELECT coalesce(k.slot, '') AS slot, coalesce(k.publication, '') AS "
+        "adopted, k.created_at, CASE WHEN $1::text "
         "~ '^[a-z0-9_]{1,46}$' AND $2::text LIKE 'public.%%' THEN 'outrider_' || $1::text END AS "
         "plain, left('outrider_' || regexp_replace(lower($1::text), '[^a-z0-9]', '_', 'g'), 37) || "
         "'_' || lpad(to_hex(hashtextextended(current_database() || '/' || $2::text || '/' || "
@@ -24,7 +25,8 @@ void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table)
         "NULL OR EXISTS (SELECT FROM %s j WHERE j.slot = n.plain AND (j.pipeline, j.outbox) <> "
         "($1::text, $2::text)) OR EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = "
         "n.plain AND r.database IS DISTINCT FROM current_database()) THEN n.hashed ELSE n.plain "
-        "END AS name FROM n), m AS MATERIALIZED (SELECT f.slot, f.name, CASE WHEN EXISTS (SELECT "
+        "END AS name FROM n), m AS MATERIALIZED (SELECT f.slot, f.name, CASE WHEN "
+        "f.adopted <> '' THEN f.adopted WHEN EXISTS (SELECT "
         "FROM pg_publication p WHERE p.pubname = coalesce(nullif(f.slot, ''), f.name)) THEN "
         "coalesce(nullif(f.slot, ''), f.name) WHEN f.plain IS NULL OR EXISTS (SELECT FROM %s j "
         "WHERE j.pipeline = $1::text AND j.outbox <> $2::text AND j.slot <> '' AND (j.created_at, "

@@ -19,7 +19,8 @@
 /*
  * Appends a common table expression m, one row, for the pipeline $1 and the outbox
  * $2: slot is the slot that the cursor records ('' where there is none), name the
- * name that a slot made now would get, publication the publication's.
+ * name that a slot made now would get, publication the publication's: the one that
+ * the cursor records, or else outrider's own.
  */
 void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table);
 

@@ -118,7 +118,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "$5::text::int8multirange, anchor_id = $6, sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
         "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) "
         "FROM a)",
-    [CDC_SAVE_POLL] = "UPDATE $K SET mode = 'poll', slot = '' WHERE pipeline = $1 AND outbox = $2 "
+    [CDC_SAVE_POLL] = "UPDATE $K SET mode = 'poll', slot = '', publication = '' WHERE pipeline = "
+                      "$1 AND outbox = $2 "
                       "AND mode = 'leaving'",
     [CDC_WAITED_FOR] =
         "SELECT w.pid, coalesce((SELECT format('%s of %s, server process %s, open since %s, %s', "

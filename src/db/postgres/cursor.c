@@ -64,6 +64,17 @@ int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int 
     return check_sink(s, outrider__pg_get_str(r, 0, sink_column), err);
 }
 
+int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mode,
+                                      struct outrider_error *err)
+{
+    if (strcmp(mode, "adopting") != 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                          "`outrider slot adopt` for pipeline '%s' was begun and did not end; run "
+                          "the command again, or give up: outrider slot drop --name %s",
+                          s->config->name, s->config->name);
+}
+
 static const char *policy(const struct pg_source *s)
 {
     return s->config->retry.on_dead == ON_DEAD_BLOCK ? "block" : "skip";

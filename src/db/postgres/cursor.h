@@ -59,6 +59,9 @@ void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a);
 /* The row is there, is read on our own session, and belongs to our sink. */
 int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int sink_column,
                               int pid_column, struct outrider_error *err);
+/* Whether `outrider slot adopt` came to its end: what it began is not to be read. */
+int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mode,
+                                      struct outrider_error *err);
 /* Whether the pipeline ran under another on_dead before. */
 bool outrider__pg_cursor_other_policy(const struct pg_source *s, const char *stored);
 /* Adds the take-over, and mends the lanes where the policy is another one. */

@@ -248,6 +248,8 @@ static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error
     const PGresult *r = results[n - 1];
     if (outrider__pg_cursor_check(s, r, 0, 10, err) < 0)
         return -1;
+    if (outrider__pg_cursor_check_adopted(s, outrider__pg_get_str(r, 0, 11), err) < 0)
+        return -1;
     if (strcmp(outrider__pg_get_str(r, 0, 11), "poll") != 0)
         return outrider__pg_cdc_begin_leaving(s, err);
     if (s->cdc == NULL && outrider__pg_cdc_forget_slot(s, err) < 0)

@@ -13,7 +13,8 @@ CREATE TABLE IF NOT EXISTS outrider_schema (
 -- still to be read before the stream, and (lsn, lsn_number) which event of
 -- which commit was settled last; last_seq is the highest seq among those, and
 -- every transaction below settled_xid is settled, which clean-up and resync go by.
--- slot is the replication slot that this pipeline owns, words the status words of
+-- slot is the replication slot that this pipeline owns, publication the one that a
+-- slot of another program was adopted with ('': outrider's own), words the status words of
 -- a table that somebody else made. The row at position is settled, so every gap
 -- lies below it: the CHECK refuses a cursor that would pass an unsettled row.
 CREATE TABLE IF NOT EXISTS outrider_cursor (
@@ -35,6 +36,7 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     settled_xid bigint,
     settled_at timestamptz,
     slot text NOT NULL DEFAULT '',
+    publication text NOT NULL DEFAULT '',
     polled_lsn pg_lsn,
     words text,
     delivered_total bigint NOT NULL DEFAULT 0,

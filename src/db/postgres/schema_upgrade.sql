@@ -14,6 +14,7 @@ DROP INDEX IF EXISTS outrider_parked_lane, outrider_parked_live, outrider_parked
 -- Before version 3 a pipeline in mode cdc had this slot.
 ALTER TABLE IF EXISTS outrider_cursor
     ADD COLUMN IF NOT EXISTS slot text NOT NULL DEFAULT '',
+    ADD COLUMN IF NOT EXISTS publication text NOT NULL DEFAULT '',
     ADD COLUMN IF NOT EXISTS polled_lsn pg_lsn,
     ADD COLUMN IF NOT EXISTS words text;
 -- What is committed from now on was not polled by a pipeline that reads the stream.

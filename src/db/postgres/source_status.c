@@ -8,6 +8,7 @@
 
 #include "base/failpoint.h"
 #include "base/uuid.h"
+#include "cursor.h"
 
 #define LOOK_GAP_FIRST_US 2000
 
@@ -68,6 +69,8 @@ static int check_mode(const struct status_source *d, const PGresult *r, struct o
     const char *name = d->s->config->name;
     if (strcmp(outrider__pg_get_str(r, 0, 2), "poll") == 0)
         return 0;
+    if (outrider__pg_cursor_check_adopted(d->s, outrider__pg_get_str(r, 0, 2), err) < 0)
+        return -1;
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "pipeline '%s' is in mode cdc; start it with --mode cdc, or, to poll "
                           "whatever is not marked as published, `outrider slot drop --name %s` and "

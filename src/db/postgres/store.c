@@ -234,4 +234,5 @@ const struct store_ops outrider__store_postgres = {
     .doctor = outrider__pg_store_doctor,
     .resync = outrider__pg_store_resync,
     .slot_drop = outrider__pg_store_slot_drop,
+    .slot_adopt = outrider__pg_store_slot_adopt,
 };

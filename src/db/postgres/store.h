@@ -67,6 +67,18 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
                                    struct outrider_error *err);
 int outrider__pg_store_slot_drop(struct store *s, struct strbuf *ret_report,
                                  struct outrider_error *err);
+int outrider__pg_store_slot_adopt(struct store *s, const struct slot_adoption *o,
+                                  struct strbuf *ret_report, struct outrider_error *err);
+/* The slot that the cursor records, or else the one that would get the pipeline's name now;
+ * the same for the publication. */
+int outrider__pg_store_find_slot(struct pg_store *s, char ret_slot[64], char ret_publication[64],
+                                 struct outrider_error *err);
+/* Drops a slot of this database that nobody reads. */
+int outrider__pg_store_drop(struct pg_store *s, const char *slot, bool *ret_was_there,
+                            struct outrider_error *err);
+/* Forgets an adoption that did not come to its end. */
+int outrider__pg_store_forget_adoption(struct pg_store *s, bool *ret_was_there,
+                                       struct outrider_error *err);
 /* A pipeline in mode cdc whose slot is lost goes back to polling. */
 int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report,
                                    struct outrider_error *err);

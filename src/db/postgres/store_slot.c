@@ -86,8 +86,8 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
     return rc;
 }
 
-static int drop(struct pg_store *s, const char *slot, bool *ret_was_there,
-                struct outrider_error *err)
+int outrider__pg_store_drop(struct pg_store *s, const char *slot, bool *ret_was_there,
+                            struct outrider_error *err)
 {
     struct pg_args args;
     PGresult *r = NULL;
@@ -117,9 +117,8 @@ static int drop(struct pg_store *s, const char *slot, bool *ret_was_there,
     return rc;
 }
 
-/* The slot that the cursor records, or else the one that would get the pipeline's name now. */
-static int find_slot(struct pg_store *s, char ret_slot[64], char ret_publication[64],
-                     struct outrider_error *err)
+int outrider__pg_store_find_slot(struct pg_store *s, char ret_slot[64], char ret_publication[64],
+                                 struct outrider_error *err)
 {
     struct strbuf sql;
     PGresult *r = NULL;
@@ -142,10 +141,17 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
 {
     struct pg_store *s = pg_store_of(base);
     char slot[64], publication[64];
-    bool was_there = false;
-    if (outrider__pg_store_ready(s, err) < 0 || find_slot(s, slot, publication, err) < 0 ||
-        drop(s, slot, &was_there, err) < 0)
+    bool was_there = false, was_begun = false;
+    if (outrider__pg_store_ready(s, err) < 0 ||
+        outrider__pg_store_find_slot(s, slot, publication, err) < 0 ||
+        outrider__pg_store_drop(s, slot, &was_there, err) < 0 ||
+        outrider__pg_store_forget_adoption(s, &was_begun, err) < 0)
         return -1;
+    if (was_begun) {
+        outrider__strbuf_appendf(ret_report, "the adoption for pipeline '%s' is given up\n",
+                                 s->config->name);
+        return 0;
+    }
     if (!was_there)
         return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
                               "there is no replication slot %s", slot);
@@ -182,7 +188,8 @@ static void reset_sql(struct strbuf *sql, const struct pg_store *s)
         "AS position, (SELECT int8multirange(int8range(1, m.seq)) - coalesce(range_agg(int8range("
         "w.seq, w.seq, '[]')), '{}') FROM w WHERE NOT w.needed) AS gaps, (SELECT w.id FROM w WHERE "
         "w.seq = m.seq) AS anchor FROM m) UPDATE %s u SET mode = 'poll', sweep = '{}', lsn = NULL, "
-        "lsn_number = 0, slot = '', epoch = u.epoch + 1, settled_xid = NULL, position = "
+        "lsn_number = 0, slot = '', publication = '', epoch = u.epoch + 1, settled_xid = NULL, "
+        "position = "
         "coalesce(p.position, "
         "u.position), gaps = CASE WHEN p.position IS NULL THEN u.gaps ELSE p.gaps END, anchor_id = "
         "CASE WHEN p.position IS NULL THEN u.anchor_id ELSE p.anchor END FROM k, p WHERE "
@@ -196,7 +203,8 @@ static void reset_mapped_sql(struct strbuf *sql, const struct pg_store *s)
 {
     outrider__strbuf_appendf(
         sql,
-        "UPDATE %s SET mode = 'poll', lsn = NULL, lsn_number = 0, slot = '', epoch = "
+        "UPDATE %s SET mode = 'poll', lsn = NULL, lsn_number = 0, slot = '', publication = '', "
+        "epoch = "
         "epoch + 1, settled_xid = NULL WHERE pipeline = $1 AND $2::text IS NOT "
         "NULL AND mode <> 'poll'",
         s->cat.cursor_table);
@@ -242,7 +250,7 @@ int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report
                                  st.slot.name);
         return 0;
     }
-    if (st.slot.exists && drop(s, st.slot.name, &was_there, err) < 0)
+    if (st.slot.exists && outrider__pg_store_drop(s, st.slot.name, &was_there, err) < 0)
         return -1;
     outrider__strbuf_init(&sql, 8192);
     if (outrider__pg_store_adopts(s))
