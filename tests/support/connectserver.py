@@ -2,6 +2,7 @@
 """Kafka Connect (standalone) with Debezium's connector for PostgreSQL, to compare with."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,35 @@ class Connect:
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
         return path
+
+    def ask(self, method, path, body=None):
+        """What its REST interface answers, once it answers; None where there is nothing to say."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method,
+                                         data=json.dumps(body).encode() if body is not None else None,
+                                         headers={"Content-Type": "application/json"})
+
+        def answer():
+            if self.process.poll() is not None:
+                raise RuntimeError("Kafka Connect ended:\n" + self.log())
+            try:
+                with urllib.request.urlopen(request, timeout=30) as reply:
+                    return [reply.read()]
+            except (urllib.error.URLError, ConnectionError) as e:
+                if isinstance(e, urllib.error.HTTPError) and e.code not in (404, 409, 500, 503):
+                    raise RuntimeError(f"{method} {path}: {e.read()[:1000]}") from None
+                return None
+        text = harness.wait_until(answer, f"{method} {path}", harness.DEADLINE * 2)[0]
+        return json.loads(text) if text else None
+
+    def stored_offset(self, name):
+        """Of a worker that is gone: what its file holds, a map of Java's with JSON in it."""
+        with open(os.path.join(self.directory, "offsets"), "rb") as f:
+            found = re.search(rb'\["%s",.*?({"[^}]*"lsn"[^}]*})' % name.encode(), f.read(), re.S)
+        return json.loads(found.group(1)) if found else None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
     def check(self, name):
         """Raises if it, or the connector, has failed."""

@@ -66,6 +66,24 @@ static void begin(struct strbuf *sql, struct pg_args *a)
     outrider__pg_args_init(a);
 }
 
+/* Beside a table that is not ours our own tables are made, as a relay would. */
+static int prepare(struct pg_store *s, struct outrider_error *err)
+{
+    struct strbuf sql;
+    if (outrider__pg_store_catalog(s, err) < 0)
+        return -1;
+    bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
+    if (s->cat.oid == 0 || is_complete || !outrider__pg_adopt_reads(&s->cat, s->config))
+        return outrider__pg_store_ready(s, err);
+    outrider__strbuf_init(&sql, (size_t)1 << 16);
+    outrider__pg_adopt_companions_sql(&s->cat, &sql);
+    int rc = sql.failed ? outrider__fail_nomem(err)
+                        : outrider__pg_store_exec(s, strbuf_cstr(&sql),
+                                                  "cannot make outrider's own tables", err);
+    outrider__strbuf_release(&sql);
+    return rc < 0 ? -1 : outrider__pg_store_ready(s, err);
+}
+
 static int lock_pipeline(struct adoption_work *w, struct outrider_error *err)
 {
     struct strbuf sql, name;
@@ -374,18 +392,17 @@ static int check_still(struct adoption_work *w, struct outrider_error *err)
     return 0;
 }
 
+/* The probe's own copy ends with this session. */
 static int find_place(struct adoption_work *w, struct outrider_error *err)
 {
     char probe[64];
-    bool was_there;
     const struct slot_offset *o = w->o->offset;
     if (o == NULL || (o->commit_lsn == 0 && o->event_lsn == 0))
         return 0;
     (void)snprintf(probe, sizeof probe, "%.56s_probe", w->slot);
     if (copy_slot(w, w->slot, probe, true, err) < 0)
         return -1;
-    int rc = outrider__pg_slot_probe(w->s, probe, w->publication, &w->tables, o, &w->place, err);
-    return outrider__pg_store_drop(w->s, probe, &was_there, rc == 0 ? err : NULL) < 0 ? -1 : rc;
+    return outrider__pg_slot_probe(w->s, probe, w->publication, &w->tables, o, &w->place, err);
 }
 
 /* Rows from before the slot are settled: clean-up, resync and status go by that. */
@@ -517,7 +534,7 @@ int outrider__pg_store_slot_adopt(struct store *base, const struct slot_adoption
 {
     struct adoption_work w = {.s = pg_store_of(base), .o = o};
     outrider__strbuf_init(&w.names, SQL_CAP);
-    int rc = outrider__pg_store_ready(w.s, err);
+    int rc = prepare(w.s, err);
     if (rc == 0)
         rc = lock_pipeline(&w, err);
     if (rc == 0)
