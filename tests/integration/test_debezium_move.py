@@ -88,7 +88,7 @@ class Moving(pgtest.PostgresTest):
         """Of each key, in order."""
         seen = {key: [] for key in KEYS}
         for m in cluster.read(f"{who}.{self.name}"):
-            seen[m["key"]].append(m["payload"])
+            seen[m["key"].decode()].append(m["payload"].decode())
         return seen
 
     def run_debezium(self):
