@@ -379,12 +379,20 @@ static int set_tables(struct debezium *d, struct outrider_error *err)
     return 0;
 }
 
+static bool is_listed(const char *list, const char *value)
+{
+    char word[66];
+    (void)snprintf(word, sizeof word, " %.63s ", value);
+    return strstr(list, word) != NULL;
+}
+
 static int set_source(struct debezium *d, struct outrider_error *err)
 {
     const char *plugin = outrider__debezium_get(d, "plugin.name");
     const char *batch = outrider__debezium_get(d, "max.batch.size");
     const char *publication = outrider__debezium_get(d, "publication.name");
     const char *slot = outrider__debezium_get(d, "slot.name");
+    const char *snapshot = outrider__debezium_get(d, "snapshot.mode");
     const char *interval = outrider__debezium_get(d, "poll.interval.ms");
     if (set_url(d, err) < 0 || set_tables(d, err) < 0 ||
         outrider__debezium_set(d, "source.mode", "cdc", err) < 0)
@@ -394,6 +402,9 @@ static int set_source(struct debezium *d, struct outrider_error *err)
                                 plugin);
     if (publication != NULL && !d->is_mysql &&
         outrider__debezium_set(d, "source.publication", publication, err) < 0)
+        return -1;
+    if (snapshot != NULL && is_listed(" no_data never ", snapshot) &&
+        outrider__debezium_set(d, "source.existing_rows", "skip", err) < 0)
         return -1;
     if (slot != NULL)
         outrider__debezium_warn(d,
@@ -446,8 +457,8 @@ static const struct {
     const char *name, *harmless, *why;
 } refused[] = {
     {"binary.handling.mode", " bytes ", "payloads of bytes are published as they are"},
-    {"snapshot.mode", " initial when_needed ",
-     "rows that are in the outbox at the start are delivered first, once, and no others again"},
+    {"snapshot.mode", " initial when_needed no_data never ",
+     "rows that are in the outbox at the start are delivered first, once, or not at all (no_data)"},
     {"snapshot.select.statement.overrides", "", "all rows are read"},
     {"column.include.list", "", "columns are left out by not naming them"},
     {"column.exclude.list", "", "columns are left out by not naming them"},
@@ -455,13 +466,6 @@ static const struct {
     {"column.truncate.", "", "values are published as they are"},
     {"converters", "", "values are published as they are"},
 };
-
-static bool is_listed(const char *list, const char *value)
-{
-    char word[66];
-    (void)snprintf(word, sizeof word, " %.63s ", value);
-    return strstr(list, word) != NULL;
-}
 
 static int refuse(struct debezium *d, struct outrider_error *err)
 {

@@ -174,6 +174,14 @@ static int check_exactly_once(const struct pipeline_config *c, struct outrider_e
     return 0;
 }
 
+static int check_existing_rows(const struct pipeline_config *c, struct outrider_error *err)
+{
+    if (c->source.existing_rows == EXISTING_ROWS_SKIP && c->source.mode != MODE_CDC)
+        return refuse(err, "source.existing_rows: skip needs source.mode: cdc, because polling "
+                           "reads rows whenever they were written");
+    return 0;
+}
+
 static int check_delays(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->retry.base_us == 0 && c->retry.delays.n == 0 && c->retry.max_attempts > 1)
@@ -233,7 +241,7 @@ static int check_route(const struct pipeline_config *c, struct outrider_error *e
 /* Each is independent of the others, so that all that is wrong can be told. */
 static int (*const checks[])(const struct pipeline_config *c, struct outrider_error *err) = {
     check_name,          check_source_url, check_sink_url, check_exactly_once, check_delays,
-    check_longest_delay, check_form,       check_headers,  check_route,
+    check_longest_delay, check_form,       check_headers,  check_route,        check_existing_rows,
 };
 #define N_CHECKS (sizeof checks / sizeof *checks)
 #define N_SOURCE_CHECKS 2 /* those that need no sink */

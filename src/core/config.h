@@ -44,6 +44,8 @@ enum after_publish {
     AFTER_PUBLISH_DELETE
 };
 
+enum existing_rows { EXISTING_ROWS_DELIVER, EXISTING_ROWS_SKIP };
+
 /* What a column of an existing outbox table can stand for: option, name in
  * messages, what it holds. */
 #define COLUMN_ROLES(X)                                                                       \
@@ -103,6 +105,7 @@ struct pipeline_config {
         int64_t lease_us;    /* how long a claim holds unless it is renewed */
         int64_t concurrency; /* events claimed and not yet settled; 0: as many as fit */
         int after_publish;   /* enum after_publish */
+        int existing_rows;   /* enum existing_rows */
     } source;
 
     /* An existing table's columns, where their names do not say it. */

@@ -78,6 +78,8 @@ static const struct option table[] = {
      .text = "Layout status: how long a claimed row is left to its relay, which renews it; then others may take it."},
     {"source.concurrency", OPTION_INT, AT(source.concurrency), .initial = "0", .example = "4", .max = 1000000,
      .text = "Layout status: how many events may be claimed and not yet settled; 0: as many as fit into the batches."},
+    {"source.existing_rows", OPTION_ENUM, AT(source.existing_rows), .initial = "deliver", .values = "deliver|skip",
+     .text = "postgresql, mode cdc: whether rows that are in the table when a pipeline begins are delivered first. skip: a new pipeline delivers what is committed from its beginning on, and nothing else."},
     {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "auto", .values = "auto|none|mark|delete",
      .text = "What becomes of a published row: mark (layout status, adopted tables), delete, or none, which only mode cdc can do. auto: mark when polling, none in mode cdc."},
 

@@ -173,6 +173,25 @@ static void what_has_no_meaning_here_is_named(void **state)
     }
 }
 
+static void the_mode_of_the_snapshot_says_whether_rows_come_first(void **state)
+{
+    static const char *const modes[][2] = {
+        {"initial", "deliver"},
+        {"when_needed", "deliver"},
+        {"no_data", "skip"},
+        {"never", "skip"},
+    };
+    char json[2048];
+    (void)state;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        (void)snprintf(json, sizeof json, "{" BASE ",\"snapshot.mode\":\"%s\"}", modes[i][0]);
+        assert_int_equal(read_it(json), 0);
+        assert_option("source.existing_rows", modes[i][1]);
+        assert_string_equal(strbuf_cstr(&warnings), "");
+        forget();
+    }
+}
+
 static void what_would_change_the_data_is_refused(void **state)
 {
     static const char *const refused[][2] = {
@@ -180,7 +199,8 @@ static void what_would_change_the_data_is_refused(void **state)
          "value.converter"},
         {BASE ",\"key.converter\":\"io.confluent.connect.avro.AvroConverter\"", "key.converter"},
         {BASE ",\"binary.handling.mode\":\"base64\"", "binary.handling.mode"},
-        {BASE ",\"snapshot.mode\":\"never\"", "snapshot.mode"},
+        {BASE ",\"snapshot.mode\":\"always\"", "snapshot.mode"},
+        {BASE ",\"snapshot.mode\":\"initial_only\"", "snapshot.mode"},
         {BASE ",\"column.mask.hash.SHA-256.with.salt.x\":\"public.outbox.payload\"", "column.mask"},
         {BASE ",\"skipped.operations\":\"c,u\"", "skipped.operations"},
         {BASE SMT("table.fields.additional.placement") "\"type:body\"", "'body' is no place"},
@@ -268,6 +288,7 @@ int main(void)
         cmocka_unit_test(the_defaults_are_debeziums),
         cmocka_unit_test(each_option_becomes_one_of_ours),
         cmocka_unit_test(what_has_no_meaning_here_is_named),
+        cmocka_unit_test(the_mode_of_the_snapshot_says_whether_rows_come_first),
         cmocka_unit_test(what_would_change_the_data_is_refused),
         cmocka_unit_test(a_secret_can_come_from_the_environment_and_is_in_no_message),
         cmocka_unit_test(topics_are_those_that_java_would_make),

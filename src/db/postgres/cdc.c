@@ -100,7 +100,7 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 2]);
     c->has_parked = outrider__pg_get_bool(results[n - 1], 0, 0);
     c->pulse_us = s->now.mono_us + PULSE_US;
-    bool is_moving = c->tables.is_mapped && strcmp(c->mode, "cdc") != 0;
+    bool is_moving = (c->tables.is_mapped || c->skips_rows) && strcmp(c->mode, "cdc") != 0;
     c->phase = is_moving || c->sweep.n > 0 ? CDC_SWEEPING : CDC_STREAM;
     wake_now(s);
     return c->phase == CDC_SWEEPING ? activate(s, err) : 0;
@@ -148,6 +148,10 @@ static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_e
     c->is_other_policy = outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 3));
     if (c->tables.is_mapped)
         c->polled = 0;
+    c->skips_rows = s->config->source.existing_rows == EXISTING_ROWS_SKIP && !c->is_leaving &&
+                    strcmp(c->mode, "poll") == 0 && outrider__pg_get_bool(r, 0, 12);
+    if (c->skips_rows)
+        c->poller = NULL;
     return outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 6), &c->sweep, err);
 }
 
@@ -365,10 +369,12 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
     case CDC_STOPPING:
         return outrider__cdc_polling_tick(s, err);
     case CDC_SWEEPING:
-        if (c->tables.is_mapped && outrider__cdc_snapshot_tick(s, err) < 0)
-            return -1;
-        if (!c->tables.is_mapped)
+        if (c->tables.is_mapped || c->skips_rows) {
+            if (outrider__cdc_snapshot_tick(s, err) < 0)
+                return -1;
+        } else {
             end_sweep(s);
+        }
         if (outrider__cdc_pulse(s, err) < 0)
             return -1;
         s->base.wake_us = c->phase == CDC_STREAM ? s->now.mono_us

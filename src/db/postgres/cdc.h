@@ -30,6 +30,9 @@
  *      to its end before (6) is recorded, and what polling settled at the end is
  *      remembered in memory (cdc_late.c). One cursor row, the first table's, is
  *      the pipeline's; those of its other tables have the mode `member`.
+ *  (8) With existing_rows: skip, a pipeline that never settled anything goes the way
+ *      of (7) with no row to read: nothing is polled meanwhile, and it has begun once
+ *      (6) is recorded.
  */
 #ifndef POSTGRES_CDC_H
 #define POSTGRES_CDC_H
@@ -56,6 +59,7 @@ enum cdc_statement {
     CDC_PLAN_POLL,
     CDC_SAVE_CDC,
     CDC_SAVE_MAPPED,
+    CDC_SAVE_SKIPPED,
     CDC_GATHER, /* parked rows of all tables under the first one's name */
     CDC_SAVE_LEAVING,
     CDC_SAVE_POLL,
@@ -138,7 +142,8 @@ struct cdc_source {
     struct cdc_snapshot snapshot;
     bool is_other_policy;
     char slot[64], publication[64];
-    bool owns_slot; /* the cursor records the slot */
+    bool owns_slot;  /* the cursor records the slot */
+    bool skips_rows; /* it begins: existing_rows: skip */
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
     struct pg_args args;

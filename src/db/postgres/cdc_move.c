@@ -243,7 +243,7 @@ static int open_transaction(struct cdc_source *c, struct outrider_error *err)
 static int made(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    if (!c->tables.is_mapped)
+    if (!c->tables.is_mapped && !c->skips_rows)
         return plan(s, err);
     int errno_value = FAILPOINT("cdc.slot_made");
     if (errno_value != 0)
@@ -369,6 +369,8 @@ static int begin_snapshot(struct pg_source *s, struct outrider_error *err)
         c->cursor.epoch = d->tables[0].epoch;
         c->poller->close(s);
     }
+    if (c->skips_rows)
+        c->snapshot.at = c->tables.n;
     return outrider__cdc_take_over(s, err);
 }
 

@@ -14,7 +14,10 @@ static const char *const templates[CDC_STATEMENTS] = {
         "(k.lsn - '0/0'::pg_lsn)::int8, k.lsn_number, pg_backend_pid(), (SELECT string_agg(t.name, "
         "', ') FROM unnest($3::text[]) AS t(name) WHERE t.name <> $2 AND k.mode = 'cdc' AND NOT "
         "EXISTS (SELECT FROM $K j WHERE j.pipeline = $1 AND j.outbox = t.name AND j.mode = "
-        "'member')), (k.polled_lsn - '0/0'::pg_lsn)::int8 FROM $K k "
+        "'member')), (k.polled_lsn - '0/0'::pg_lsn)::int8, NOT EXISTS (SELECT FROM $K j WHERE "
+        "j.pipeline = $1 AND j.outbox = ANY ($3::text[]) AND (j.position > 0 OR j.settled_at IS "
+        "NOT "
+        "NULL OR j.polled_lsn IS NOT NULL)) FROM $K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
     /* cdc_slot.h: records the slot unless one of that name is there, whoever made that. */
     [CDC_NAMES] =
@@ -108,6 +111,11 @@ static const char *const templates[CDC_STATEMENTS] = {
         "(pipeline, outbox, sink, mode) SELECT $1, t.name, $5, 'member' FROM unnest($4::text[]) AS "
         "t(name) WHERE t.name <> $2 ON CONFLICT (pipeline, outbox) DO UPDATE SET mode = 'member', "
         "epoch = k.epoch + 1) SELECT 1 / (SELECT count(*) FROM a)",
+    [CDC_SAVE_SKIPPED] =
+        "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0, last_seq "
+        "= coalesce((SELECT max(o.seq) FROM $T o), 0) WHERE pipeline = $1 AND outbox = $2 AND "
+        "epoch "
+        "= $3 RETURNING 1) SELECT 1 / (SELECT count(*) FROM a)",
     /* Rows of the first table that have an oid already are there from a move that was cut short. */
     [CDC_GATHER] =
         "UPDATE $P p SET outbox = $2, seq = t.oid FROM unnest($3::text[], $4::int8[]) AS t(name, "
@@ -164,6 +172,7 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_PLAN_POLL] = "cannot read the outbox",
     [CDC_SAVE_CDC] = "cannot save the cursor",
     [CDC_SAVE_MAPPED] = "cannot save the cursor",
+    [CDC_SAVE_SKIPPED] = "cannot save the cursor",
     [CDC_GATHER] = "cannot change parked events",
     [CDC_SAVE_LEAVING] = "cannot save the cursor",
     [CDC_SAVE_POLL] = "cannot save the cursor",

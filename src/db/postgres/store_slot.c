@@ -189,7 +189,7 @@ static void reset_sql(struct strbuf *sql, const struct pg_store *s)
         "w.seq, w.seq, '[]')), '{}') FROM w WHERE NOT w.needed) AS gaps, (SELECT w.id FROM w WHERE "
         "w.seq = m.seq) AS anchor FROM m) UPDATE %s u SET mode = 'poll', sweep = '{}', lsn = NULL, "
         "lsn_number = 0, slot = '', publication = '', epoch = u.epoch + 1, settled_xid = NULL, "
-        "position = "
+        "polled_lsn = coalesce(u.polled_lsn, pg_current_wal_insert_lsn()), position = "
         "coalesce(p.position, "
         "u.position), gaps = CASE WHEN p.position IS NULL THEN u.gaps ELSE p.gaps END, anchor_id = "
         "CASE WHEN p.position IS NULL THEN u.anchor_id ELSE p.anchor END FROM k, p WHERE "
@@ -205,7 +205,8 @@ static void reset_mapped_sql(struct strbuf *sql, const struct pg_store *s)
         sql,
         "UPDATE %s SET mode = 'poll', lsn = NULL, lsn_number = 0, slot = '', publication = '', "
         "epoch = "
-        "epoch + 1, settled_xid = NULL WHERE pipeline = $1 AND $2::text IS NOT "
+        "epoch + 1, settled_xid = NULL, polled_lsn = coalesce(polled_lsn, "
+        "pg_current_wal_insert_lsn()) WHERE pipeline = $1 AND $2::text IS NOT "
         "NULL AND mode <> 'poll'",
         s->cat.cursor_table);
 }
