@@ -5,6 +5,8 @@ killed under that load, its slot is adopted, and the relay goes on: together the
 publish everything once, in order."""
 import json
 import os
+import re
+import subprocess
 import unittest
 
 import connectserver
@@ -36,8 +38,17 @@ def tearDownModule():
 class Load(pgcase.Load):
     """One transaction after the other, each with one to five events of a key of its own."""
 
+    def __init__(self, test, key, committed=()):
+        self._before = list(committed)
+        super().__init__(test, key)
+
+    def wait(self, n):
+        harness.wait_until(lambda: len(self.committed) >= len(self._before) or self.failure, "the load to begin")
+        super().wait(n)
+
     def _run(self):
         session = self._test.server.session(self._test.database)
+        self.committed += self._before
         try:
             while not self._stop.is_set():
                 n = len(self.committed)
@@ -84,10 +95,10 @@ class Moving(pgtest.PostgresTest):
             "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
             "transforms.outbox.route.topic.replacement": f"{who}.{self.name}", **more}}
 
-    def labels(self, who):
+    def labels(self, who, word=None):
         """Of each key, in order."""
         seen = {key: [] for key in KEYS}
-        for m in cluster.read(f"{who}.{self.name}"):
+        for m in cluster.read(f"{who}.{word or self.name}"):
             seen[m["key"].decode()].append(m["payload"].decode())
         return seen
 
@@ -187,6 +198,64 @@ class Moving(pgtest.PostgresTest):
         self.adopt(self.connect.stored_offset(self.name))
         self.wait_ours(self.start_relay_beside_load())
         self.assert_joined(lambda doubled: True)
+
+    def blocks(self):
+        """The commands of the guide, as they stand there, but for the names in the first."""
+        with open(os.path.join(harness.SOURCE, "docs/guides/moving-from-debezium.md"), encoding="utf-8") as f:
+            found = re.findall(r"^```bash\n(.*?)^```$", f.read(), re.M | re.S)
+        self.assertEqual(len(found), 9)
+        return found[1:]
+
+    def shell(self, block):
+        env = dict(os.environ, CONNECT=f"http://127.0.0.1:{self.connect.port}", DB=self.url, KAFKA=cluster.url,
+                   PATH=os.path.dirname(harness.OUTRIDER) + ":" + os.environ["PATH"])
+        done = subprocess.run(["bash", "-c", "set -euo pipefail\n" + block], cwd=self.dir, env=env, timeout=harness.DEADLINE * 3,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, f"{block}\n{done.stdout}\n{done.stderr}\n{self.connect.log()}")
+        return done.stdout
+
+    def wait_all(self, what, is_exact=True):
+        """The topic holds everything, in order; unless it is exact, some of it again."""
+        def is_there():
+            seen = self.labels("orders")
+            return all(rows[-1] in seen[key] for key, rows in self.committed().items())
+        harness.wait_until(is_there, what, harness.DEADLINE * 3)
+        for key, rows in self.labels("orders").items():
+            first = list(dict.fromkeys(rows))
+            self.assertEqual(first, self.committed()[key], key)
+            if is_exact:
+                self.assertEqual(len(rows), len(first), f"{key}: some came twice")
+
+    def test_the_guide_there_and_back(self):
+        steps = self.blocks()
+        cluster.create_topic(f"orders.{self.name}", 3, retention_ms=-1)
+        topic, self.name, self.slot = self.name, "orders", "debezium"
+        connector = self.connector("orders", **{"transforms.outbox.route.topic.replacement": f"orders.{topic}"})
+        self.path("connector.json", json.dumps(connector))
+        self.connector = lambda who: connector
+        self.labels = lambda who: type(self).labels(self, "orders", topic)
+        self.start_load()
+        for block in steps[:5]:
+            out = self.shell(block)
+        self.assertIn("Left out by the offset", out)
+        self.assertEqual(steps[5], "outrider relay -c outrider.yaml\n")
+        relay = self.start("relay", "-c", "outrider.yaml", "--log-level", "info")
+        relay.wait_for_log("connected and active")
+        for load in self.loads:
+            load.wait(20)
+        self.assertRegex(self.shell(steps[6]), r"outrider_orders +\| t")
+        for load in self.loads:
+            load.stop()
+        self.wait_all("the relay to publish the rest")
+        self.assertEqual(relay.stop(), 0, relay.err()[-4000:])
+        self.loads = [Load(self, key, self.committed()[key]) for key in KEYS]
+        for load in self.loads:
+            load.wait(20)
+        self.shell(steps[7])
+        for load in self.loads:
+            load.wait(20)
+            load.stop()
+        self.wait_all("Debezium to publish the rest", is_exact=False)
 
 
 if __name__ == "__main__":
