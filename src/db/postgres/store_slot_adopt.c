@@ -256,25 +256,26 @@ static int check_pipeline(struct adoption_work *w, struct outrider_error *err)
 static void publication_sql(struct strbuf *sql, int version)
 {
     strbuf_append_str(
-        sql, "SELECT p.name, p.fits, p.is_old, count(*) FILTER (WHERE p.fits AND p.is_old AND "
-             "p.rank = 3) OVER () > 1 AND p.rank = 3 FROM (SELECT p.pubname::text AS name, "
-             "p.pubinsert AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = "
-             "c.relnamespace WHERE c.oid IN (SELECT w::oid FROM unnest($3::int8[]) w) AND NOT "
-             "EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND "
-             "t.schemaname = n.nspname AND t.tablename = c.relname)) AND NOT EXISTS (SELECT FROM "
-             "pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid IN (SELECT w::oid FROM "
-             "unnest($3::int8[]) w) AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
-             "to_jsonb(q)->>'prattrs' IS NOT NULL)) AS fits, NOT EXISTS (SELECT FROM (SELECT "
-             "p.xmin AS x UNION ALL SELECT q.xmin FROM pg_publication_rel q WHERE q.prpubid = "
-             "p.oid AND q.prrelid IN (SELECT w::oid FROM unnest($3::int8[]) w)");
+        sql,
+        "SELECT p.name, p.fits, p.young IS NULL, count(*) FILTER (WHERE p.fits AND p.young IS NULL "
+        "AND p.rank = 3) OVER () > 1 AND p.rank = 3, p.young FROM (SELECT p.pubname::text AS name, "
+        "p.pubinsert AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = "
+        "c.relnamespace WHERE c.oid IN (SELECT w::oid FROM unnest($3::int8[]) w) AND NOT "
+        "EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND "
+        "t.schemaname = n.nspname AND t.tablename = c.relname)) AND NOT EXISTS (SELECT FROM "
+        "pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid IN (SELECT w::oid FROM "
+        "unnest($3::int8[]) w) AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
+        "to_jsonb(q)->>'prattrs' IS NOT NULL)) AS fits, (SELECT max(w.x::text::int8) FROM (SELECT "
+        "p.xmin AS x UNION ALL SELECT q.xmin FROM pg_publication_rel q WHERE q.prpubid = "
+        "p.oid AND q.prrelid IN (SELECT w::oid FROM unnest($3::int8[]) w)");
     if (version >= 150000)
         strbuf_append_str(sql, " UNION ALL SELECT q.xmin FROM pg_publication_namespace q WHERE "
                                "q.pnpubid = p.oid");
     strbuf_append_str(
         sql, ") w WHERE ((w.x::text::int8 - $4) & 4294967295) < 2147483648 AND age(w.x) >= 0) AS "
-             "is_old, CASE WHEN p.pubname = 'dbz_publication' THEN 1 WHEN p.pubname = $2 THEN 2 "
+             "young, CASE WHEN p.pubname = 'dbz_publication' THEN 1 WHEN p.pubname = $2 THEN 2 "
              "ELSE 3 END AS rank FROM pg_publication p WHERE $1 IN ('', p.pubname)) p ORDER BY "
-             "p.fits DESC, p.is_old DESC, p.rank, p.name LIMIT 1");
+             "p.fits DESC, p.young IS NULL DESC, p.rank, p.name LIMIT 1");
 }
 
 static int judge_publication(struct adoption_work *w, const PGresult *r, const char *wanted,
@@ -302,7 +303,7 @@ static int judge_publication(struct adoption_work *w, const PGresult *r, const c
             "would be missing; let Debezium run on until the slot has passed that moment "
             "(catalog_xmin in pg_replication_slots above %" PRId64
             "), stop Debezium, and try again",
-            name, w->o->from, w->xmin);
+            name, w->o->from, outrider__pg_get_int(r, 0, 4, 0));
     if (outrider__pg_get_bool(r, 0, 3))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "several publications publish %s; say which with --set "
