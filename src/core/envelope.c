@@ -245,17 +245,19 @@ int outrider__envelope_build(const struct event *e, struct arena *arena, struct 
     return build(&m, e->payload, arena, ret_payload, err);
 }
 
-/* The value of the event's header of this name as it stands in their JSON. */
-static struct bytes raw_header(const struct event *e, struct bytes name, struct arena *arena)
+/* The value of the event's header as it stands in their JSON; NULL data: leave it out. */
+static struct bytes raw_header(const struct event *e, const struct object_member *o,
+                               struct arena *arena)
 {
     struct json_members m;
     struct bytes key, raw, text;
+    struct bytes otherwise = o->is_column ? BYTES_NULL : BYTES_LIT("null");
     if (e->headers.len == 0 || outrider__json_members_begin(&m, e->headers) < 0)
-        return BYTES_LIT("null");
+        return otherwise;
     while (outrider__json_members_next(&m, &key, &raw) > 0)
-        if (outrider__json_unescape(key, arena, &text) == 0 && bytes_eq(text, name))
+        if (outrider__json_unescape(key, arena, &text) == 0 && bytes_eq(text, o->header))
             return raw;
-    return BYTES_LIT("null");
+    return otherwise;
 }
 
 /* Room for put_payload. */
@@ -280,7 +282,7 @@ static char *put_payload(char *p, struct bytes payload, bool is_string)
     return p;
 }
 
-int outrider__object_build(const struct event *e, const struct bytes *names, size_t n,
+int outrider__object_build(const struct event *e, const struct object_member *members, size_t n,
                            bool payload_is_string, struct arena *arena, struct bytes *ret_payload,
                            struct outrider_error *err)
 {
@@ -289,16 +291,18 @@ int outrider__object_build(const struct event *e, const struct bytes *names, siz
     if (values == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++) {
-        values[i] = raw_header(e, names[i], arena);
-        room += string_room(names[i]) + values[i].len + 2;
+        values[i] = raw_header(e, &members[i], arena);
+        room += string_room(members[i].name) + values[i].len + 2;
     }
     char *start = outrider__arena_alloc(arena, room), *p = start;
     if (start == NULL)
         return outrider__fail_nomem(err);
     p = put_payload(put(p, BYTES_LIT("{\"payload\":")), e->payload, payload_is_string);
     for (size_t i = 0; i < n; i++) {
+        if (bytes_is_null(values[i]))
+            continue;
         *p++ = ',';
-        p = put_string(p, names[i], string_room(names[i]));
+        p = put_string(p, members[i].name, string_room(members[i].name));
         *p++ = ':';
         p = put(p, values[i]);
     }

@@ -24,9 +24,15 @@ static inline int64_t event_time_us(const struct event *e)
 
 int outrider__envelope_build(const struct event *e, struct arena *arena, struct bytes *ret_payload,
                              struct outrider_error *err);
-/* {"payload":..,"name":..}: the values of the event's headers of these names, as
- * they stand. base64 stands under "payload" too. */
-int outrider__object_build(const struct event *e, const struct bytes *names, size_t n,
+/* A header of the event that stands in an object, under a name of its own. */
+struct object_member {
+    struct bytes header, name;
+    bool is_column; /* of the table: absent where the table does not have it, else null */
+};
+
+/* {"payload":..,"name":..}: the values of these headers, as they stand. base64 stands
+ * under "payload" too. */
+int outrider__object_build(const struct event *e, const struct object_member *members, size_t n,
                            bool payload_is_string, struct arena *arena, struct bytes *ret_payload,
                            struct outrider_error *err);
 int outrider__cloudevent_build(const struct event *e, struct bytes source, struct arena *arena,

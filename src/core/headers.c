@@ -5,7 +5,6 @@
 
 #include "base/hex.h"
 #include "base/json.h"
-#include "core/envelope.h"
 
 #define CONTENT_TYPE "content-type"
 
@@ -54,16 +53,61 @@ static void plan_all(struct header_plan *plan, const struct pipeline_config *c)
     plan->with_content_type = true;
 }
 
-static int plan_hidden(struct header_plan *plan, const struct pipeline_config *c,
-                       struct arena *arena)
+static int plan_columns(struct header_plan *plan, const struct string_map *columns,
+                        struct arena *arena, struct outrider_error *err)
+{
+    plan->columns = outrider__arena_alloc(arena, columns->n * sizeof *plan->columns);
+    if (plan->columns == NULL)
+        return outrider__fail_nomem(err);
+    for (; plan->n_columns < columns->n; plan->n_columns++)
+        if (outrider__arena_dup(arena, bytes_str(columns->items[plan->n_columns].name),
+                                &plan->columns[plan->n_columns]) < 0)
+            return outrider__fail_nomem(err);
+    return 0;
+}
+
+/* Where it stands among them, or how many there are. */
+static size_t column_rank(const struct header_plan *plan, struct bytes name)
+{
+    size_t i = 0;
+    while (i < plan->n_columns && !bytes_eq(plan->columns[i], name))
+        i++;
+    return i;
+}
+
+/* "header", or "header=member". */
+static int plan_member(struct header_plan *plan, const char *item, struct arena *arena,
+                       struct outrider_error *err)
+{
+    struct object_member *o = &plan->members[plan->n_members];
+    struct bytes text;
+    if (outrider__arena_dup(arena, bytes_str(item), &text) < 0)
+        return outrider__fail_nomem(err);
+    const char *equals = text.len > 0 ? memchr(text.data, '=', text.len) : NULL;
+    o->header = equals != NULL ? bytes_of(text.data, (size_t)(equals - text.data)) : text;
+    o->name = equals != NULL ? bytes_of(equals + 1, text.len - o->header.len - 1) : text;
+    o->is_column = column_rank(plan, o->header) < plan->n_columns;
+    bool is_taken = bytes_eq_str(o->name, "payload") || o->name.len == 0;
+    for (size_t i = 0; i < plan->n_members; i++)
+        is_taken |= bytes_eq(plan->members[i].name, o->name);
+    if (is_taken)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "option 'object.members': '%.80s' needs a name that no other member "
+                              "has; 'payload' is the payload's: write HEADER=NAME",
+                              item);
+    plan->n_members++;
+    return 0;
+}
+
+static int plan_members(struct header_plan *plan, const struct pipeline_config *c,
+                        struct arena *arena, struct outrider_error *err)
 {
     size_t n = c->form == FORM_OBJECT ? c->object.members.n : 0;
-    plan->hidden = outrider__arena_alloc(arena, n * sizeof *plan->hidden);
-    if (plan->hidden == NULL)
-        return -1;
-    for (; plan->n_hidden < n; plan->n_hidden++)
-        if (outrider__arena_dup(arena, bytes_str(c->object.members.items[plan->n_hidden]),
-                                &plan->hidden[plan->n_hidden]) < 0)
+    plan->members = outrider__arena_alloc(arena, n * sizeof *plan->members);
+    if (plan->members == NULL)
+        return outrider__fail_nomem(err);
+    for (size_t i = 0; i < n; i++)
+        if (plan_member(plan, c->object.members.items[i], arena, err) < 0)
             return -1;
     return 0;
 }
@@ -75,9 +119,11 @@ int outrider__headers_plan(const struct pipeline_config *c, struct arena *arena,
     const char *source = c->source_uri != NULL ? c->source_uri : "";
     plan_all(&plan, c);
     char *p = outrider__arena_alloc(arena, plan.names.len);
-    if (p == NULL || outrider__arena_dup(arena, bytes_str(source), &plan.source) < 0 ||
-        plan_hidden(&plan, c, arena) < 0)
+    if (p == NULL || outrider__arena_dup(arena, bytes_str(source), &plan.source) < 0)
         return outrider__fail_nomem(err);
+    if (plan_columns(&plan, &c->map.header_columns, arena, err) < 0 ||
+        plan_members(&plan, c, arena, err) < 0)
+        return -1;
     plan.names.data = p;
     for (size_t i = 0; i < plan.n; i++) {
         struct bytes *name = &plan.ours[i].name;
@@ -94,15 +140,29 @@ static bool same_name(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || strncasecmp(a.data, b.data, a.len) == 0);
 }
 
-static bool is_left_out(const struct header_plan *plan, struct bytes name)
+static bool is_left_out(const struct header_plan *plan, struct bytes name, struct bytes raw,
+                        bool is_column)
 {
     for (size_t i = 0; i < plan->n; i++)
-        if (same_name(plan->ours[i].name, name))
+        if (is_column ? bytes_eq(plan->ours[i].name, name) : same_name(plan->ours[i].name, name))
             return true;
-    for (size_t i = 0; i < plan->n_hidden; i++)
-        if (bytes_eq(plan->hidden[i], name))
+    for (size_t i = 0; i < plan->n_members; i++)
+        if (bytes_eq(plan->members[i].header, name))
             return true;
-    return false;
+    return is_column && bytes_eq_str(raw, "null");
+}
+
+/* Those of columns come first, as configured; the rest stays as it is. Nearly always all
+ * of them are in place. */
+static void put_in_order(const struct header_plan *plan, struct header *out, size_t n)
+{
+    for (size_t i = 1; plan->n_columns > 0 && i < n; i++) {
+        struct header h = out[i];
+        size_t rank = column_rank(plan, h.name), k = i;
+        for (; k > 0 && column_rank(plan, out[k - 1].name) > rank; k--)
+            out[k] = out[k - 1];
+        out[k] = h;
+    }
 }
 
 static int value_of(const struct header_plan *plan, enum header_value value, const struct event *e,
@@ -181,12 +241,13 @@ static ssize_t put_own(const struct header_plan *plan, const struct event *e, st
         if (outrider__json_unescape(key, arena, &h->name) < 0 ||
             outrider__json_text(raw, arena, &h->value) < 0)
             return -1;
-        if (is_left_out(plan, h->name))
+        if (is_left_out(plan, h->name, raw, column_rank(plan, h->name) < plan->n_columns))
             continue;
         if (same_name(h->name, BYTES_LIT(CONTENT_TYPE)))
             *ret_has_content_type = true;
         n++;
     }
+    put_in_order(plan, out, n);
     return more < 0 ? -2 : (ssize_t)n;
 }
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The headers of a message: ours (named by configuration and form), then the
- * event's own, untouched. An own header with the name of one of ours is left
- * out: consumers recognise duplicates by the event id and must be able to trust
- * it. Names compare without regard to case, as HTTP does.
+ * The headers of a message: ours (named by configuration and form), then those
+ * that come from columns (map.header_columns), in the configured order whatever
+ * order the database gave them, then the event's own, untouched. An own header
+ * with the name of one of ours is left out: consumers recognise duplicates by the
+ * event id and must be able to trust it. Names compare without regard to case, as
+ * HTTP does; but what comes from a column was named on purpose, and is left out
+ * for the very same name only. A column that is NULL makes no header.
  */
 #ifndef CORE_HEADERS_H
 #define CORE_HEADERS_H
 
 #include "core/config.h"
+#include "core/envelope.h"
 #include "core/event.h"
 
 enum header_value {
@@ -31,8 +35,10 @@ struct header_plan {
         enum header_value value;
     } ours[HEADERS_OURS_MAX];
     size_t n;
-    struct bytes *hidden; /* headers of the event that are not among the message's */
-    size_t n_hidden;
+    struct object_member *members; /* of the event's headers, and not among the message's */
+    size_t n_members;
+    struct bytes *columns; /* names of headers that come from columns, in their order */
+    size_t n_columns;
     struct bytes names; /* all names end to end: copied to a batch in one go */
     struct bytes source;
     bool with_content_type; /* of the payload, unless the event says it itself */

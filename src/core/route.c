@@ -270,7 +270,7 @@ static int build_payload(const struct router *r, const struct event *e, struct a
     case FORM_OBJECT:
         if (is_tombstone)
             break;
-        return outrider__object_build(e, r->headers.hidden, r->headers.n_hidden,
+        return outrider__object_build(e, r->headers.members, r->headers.n_members,
                                       r->payload_is_string, arena, ret_payload, err);
     case FORM_RAW:
     case FORM_CLOUDEVENTS_BINARY:

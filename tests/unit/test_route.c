@@ -541,6 +541,75 @@ static void an_object_holds_the_payload_and_some_headers(void **state)
     assert_null(f->event->delivery.payload.data);
 }
 
+/* Parked rows and reads by SQL bring them in other orders; consumers see one. */
+static void headers_from_columns_keep_the_order_of_the_configuration(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        struct bytes headers;
+        const char *want;
+    } cases[] = {
+        {BYTES_LIT("{\"b\":\"1\",\"Z\":\"2\",\"a\":3,\"own\":\"x\"}"), "Z=2 a=3 b=1 own=x "},
+        {BYTES_LIT("{\"own\":\"x\",\"a\":3,\"b\":\"1\",\"Z\":\"2\"}"), "Z=2 a=3 b=1 own=x "},
+        {BYTES_LIT("{\"z\":\"own\",\"a\":null,\"b\":\"1\",\"y\":null}"), "b=1 z=own y=null "},
+        {BYTES_LIT("{}"), ""},
+    };
+    set(f, "map.header_columns", "{Z: one, a: two, b: three}");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256] = "";
+        f->event->headers = cases[i].headers;
+        route(f);
+        const struct delivery *d = &f->event->delivery;
+        for (size_t k = 3; k < d->n_headers; k++) /* behind those of ours */
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%.*s=%.*s ",
+                           (int)d->headers[k].name.len, d->headers[k].name.data,
+                           (int)d->headers[k].value.len, d->headers[k].value.data);
+        assert_string_equal(text, cases[i].want);
+    }
+}
+
+/* One that differs from ours in case alone was asked for by name; the event's own was not. */
+static void a_column_may_be_a_header_that_differs_from_ours_in_case(void **state)
+{
+    struct fixture *f = *state;
+    set(f, "headers.event_id", "id");
+    set(f, "map.header_columns", "{ID: other, id: again}");
+    f->event->headers = BYTES_LIT("{\"ID\":\"x\",\"id\":\"y\",\"Id\":\"z\"}");
+    route(f);
+    assert_header(&f->event->delivery, "ID", "x");
+    assert_header(&f->event->delivery, "id", "0190a5b0-0000-7000-8000-000000000001");
+    assert_header(&f->event->delivery, "Id", NULL);
+}
+
+/* A column that is NULL is there; one that the table does not have is not. */
+static void a_member_has_a_name_of_its_own_and_is_absent_where_its_column_is_missing(void **state)
+{
+    struct fixture *f = *state;
+    set(f, "form", "object");
+    set(f, "map.header_columns", "{type: kind, envelope.type: kind, gone: gone, none: none}");
+    set(f, "object.members", "[envelope.type=type, gone, none, own]");
+    f->event->headers = BYTES_LIT("{\"type\":\"a\",\"envelope.type\":\"b\",\"none\":null}");
+    route(f);
+    assert_text(f->event->delivery.payload,
+                "{\"payload\":{\"total\":10.50},\"type\":\"b\",\"none\":null,\"own\":null}");
+    assert_header(&f->event->delivery, "type", "a");
+    assert_header(&f->event->delivery, "envelope.type", NULL);
+    assert_header(&f->event->delivery, "none", NULL);
+}
+
+static void two_members_of_one_name_are_refused(void **state)
+{
+    static const char *const lists[] = {"[a, b=a]", "[payload]", "[a=payload]", "[a=]"};
+    struct fixture *f = *state;
+    set(f, "form", "object");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        set(f, "object.members", lists[i]);
+        assert_int_equal(outrider__router_new(&f->config, &f->router, &f->err), -1);
+        assert_int_equal(f->err.code, OUTRIDER_CONFIG);
+        assert_non_null(strstr(f->err.message, "object.members"));
+    }
+}
+
 static void deliveries_outlive_the_router(void **state)
 {
     struct fixture *f = *state;
@@ -643,6 +712,10 @@ int main(void)
         T(a_null_payload_is_a_tombstone),
         T(a_blank_payload_is_a_tombstone_where_asked),
         T(an_object_holds_the_payload_and_some_headers),
+        T(headers_from_columns_keep_the_order_of_the_configuration),
+        T(a_column_may_be_a_header_that_differs_from_ours_in_case),
+        T(a_member_has_a_name_of_its_own_and_is_absent_where_its_column_is_missing),
+        T(two_members_of_one_name_are_refused),
         T(deliveries_outlive_the_router),
         T(a_dead_letter_says_what_happened),
         T(what_could_not_be_routed_becomes_a_dead_letter_too),

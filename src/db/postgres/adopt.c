@@ -474,28 +474,58 @@ static void time_column(struct strbuf *sql, const struct adopted *a, enum column
     strbuf_append_str(sql, ", ");
 }
 
-/* The event's own headers and those that are made from columns, as one object. */
+static void headers_as_json(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    strbuf_append_str(sql, is_bytes(a, ROLE_HEADERS) ? "convert_from(" : "(");
+    outrider__pg_sql_column(sql, a, ROLE_HEADERS, alias);
+    strbuf_append_str(sql, is_bytes(a, ROLE_HEADERS) ? ", 'UTF8')::json" : ")::json");
+}
+
+/* The event's own, or NULL where they are no object. */
+static void own_headers(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    strbuf_append_str(sql, "CASE WHEN json_typeof(");
+    headers_as_json(sql, a, alias);
+    strbuf_append_str(sql, ") = 'object' THEN ");
+    headers_as_json(sql, a, alias);
+    strbuf_append_str(sql, " END");
+}
+
+/* The event's own headers and those that are made from columns, as one object. Not jsonb,
+ * which has an order and a spelling of its own: the stream brings the same. */
 static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias)
 {
     if (a->map.n_headers == 0) {
         text_column(sql, a, ROLE_HEADERS, alias, NULL);
         return;
     }
-    strbuf_append_str(sql, "((SELECT coalesce(jsonb_object_agg(h.k, h.v), '{}') FROM (VALUES ");
+    strbuf_append_str(sql, "(SELECT json_object_agg(h.k, h.v) FROM (");
+    if (has(a, ROLE_HEADERS)) {
+        strbuf_append_str(sql, "SELECT j.key, j.value FROM json_each(");
+        own_headers(sql, a, alias);
+        strbuf_append_str(sql, ") j UNION ALL SELECT v.k, v.v FROM (");
+    }
     for (size_t i = 0; i < a->map.n_headers; i++) {
-        strbuf_append_str(sql, i > 0 ? ", (" : "(");
+        strbuf_append_str(sql, i > 0 ? ", (" : "VALUES (");
         outrider__pg_sql_literal(sql, a->map.headers[i].name);
-        outrider__strbuf_appendf(sql, ", to_jsonb(%s", alias);
+        outrider__strbuf_appendf(sql, "::text, to_json(%s", alias);
         outrider__pg_sql_ident(sql, a->map.headers[i].column->name);
         strbuf_append_str(sql, "))");
     }
-    strbuf_append_str(sql, ") AS h(k, v) WHERE h.v IS NOT NULL)");
     if (has(a, ROLE_HEADERS)) {
-        strbuf_append_str(sql, " || coalesce(");
-        outrider__pg_sql_column(sql, a, ROLE_HEADERS, alias);
-        strbuf_append_str(sql, "::jsonb, '{}')");
+        strbuf_append_str(sql, ") AS v(k, v) WHERE v.k NOT IN (SELECT json_object_keys(");
+        own_headers(sql, a, alias);
+        strbuf_append_str(sql, "))");
     }
-    strbuf_append_str(sql, ")::text, ");
+    strbuf_append_str(sql, ") AS h(k, v))::text, ");
+}
+
+/* Where the row does not say when it was written: when it is read. */
+static void created_column(struct strbuf *sql, const struct adopted *a, const char *alias)
+{
+    strbuf_append_str(sql, "coalesce(");
+    time_column(sql, a, ROLE_CREATED_AT, alias);
+    strbuf_append_str(sql, "now()), ");
 }
 
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
@@ -521,7 +551,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL);
     cast_column(sql, a, ROLE_PARTITION, alias, "int4");
     time_column(sql, a, ROLE_OCCURRED_AT, alias);
-    time_column(sql, a, ROLE_CREATED_AT, alias);
+    created_column(sql, a, alias);
     time_column(sql, a, ROLE_EXPIRES_AT, alias);
     outrider__strbuf_appendf(sql, "CASE WHEN %s > %s THEN %s END", strbuf_cstr(&size), max,
                              strbuf_cstr(&size));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Columns that become headers (map.header_columns), from a row of the stream. A
- * value is written into the event's headers as the server's to_jsonb would: by
- * polling and in the first sweep it is that function that does it.
+ * value is written into the event's headers as the server's to_json would: by
+ * polling and in the first sweep it is that function that does it. NULL is null
+ * there, so that a column which is missing can be told from one without a value.
  */
 #include <stdio.h>
 
@@ -132,33 +133,48 @@ static struct bytes inside_of(struct bytes object)
     return bytes_of(open + 1, (size_t)(close - open) - 1);
 }
 
+/* The cells of the header columns, by header; form 0: the row has no such column. */
+static void find_cells(const struct cdc_message *m, struct cdc_cell *cells)
+{
+    const struct cdc_relation *rel = m->relation;
+    struct cdc_reader r = cdc_reader_of(m->body);
+    uint16_t n = cdc_read_u16(&r);
+    for (uint16_t i = 0; i < n; i++) {
+        struct cdc_cell cell;
+        if (cdc_read_cell(&r, &cell) < 0)
+            return; /* decode() saw the same bytes: cannot be */
+        for (size_t h = 0; h < rel->outbox->n_headers; h++)
+            if (rel->header_column[h] == i + 1)
+                cells[h] = cell;
+    }
+}
+
 int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct arena *arena,
                           struct bytes *ret_headers, struct outrider_error *err)
 {
     const struct cdc_relation *rel = m->relation;
     const struct cdc_outbox *o = rel->outbox;
-    struct cdc_reader r = cdc_reader_of(m->body);
+    struct cdc_cell cells[CDC_HEADERS_MAX] = {0};
     struct bytes inside = inside_of(own);
     struct strbuf out;
+    find_cells(m, cells);
     /* A byte takes six at most in a JSON string. */
     outrider__strbuf_init(&out, NAMES_CAP + own.len + 6 * m->body.len);
     strbuf_append_char(&out, '{');
     outrider__strbuf_append(&out, inside);
-    uint16_t n = cdc_read_u16(&r);
-    for (uint16_t i = 0; i < n; i++) {
-        struct cdc_cell cell;
-        if (cdc_read_cell(&r, &cell) < 0)
-            break; /* decode() saw the same bytes: cannot be */
-        for (size_t h = 0; h < o->n_headers; h++) {
-            if (rel->header_column[h] != i + 1 || (cell.form != 't' && cell.form != 'b') ||
-                has_member(own, o->headers[h].name, arena))
-                continue;
-            if (out.len > 1)
-                strbuf_append_char(&out, ',');
-            outrider__strbuf_append_json(&out, bytes_str(o->headers[h].name));
-            strbuf_append_char(&out, ':');
-            append_value(&out, &cell, rel->header_type[h]);
-        }
+    for (size_t h = 0; h < o->n_headers; h++) {
+        char form = cells[h].form;
+        if ((form != 't' && form != 'b' && form != 'n') ||
+            has_member(own, o->headers[h].name, arena))
+            continue;
+        if (out.len > 1)
+            strbuf_append_char(&out, ',');
+        outrider__strbuf_append_json(&out, bytes_str(o->headers[h].name));
+        strbuf_append_char(&out, ':');
+        if (form == 'n')
+            strbuf_append_str(&out, "null");
+        else
+            append_value(&out, &cells[h], rel->header_type[h]);
     }
     strbuf_append_char(&out, '}');
     int rc = out.failed || outrider__arena_dup(arena, strbuf_bytes(&out), ret_headers) < 0
