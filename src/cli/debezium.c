@@ -283,11 +283,18 @@ static void append_hosts(struct strbuf *url, struct debezium *d, const char *hos
     char *item, *rest = outrider__debezium_copy(d, hosts);
     const char *comma = "";
     while (rest != NULL && (item = outrider__debezium_next(&rest)) != NULL) {
-        bool is_ipv6 = strchr(item, ':') != NULL && item[0] != '[';
-        outrider__strbuf_appendf(url, "%s%s%s%s", comma, is_ipv6 ? "[" : "", item,
-                                 is_ipv6 ? "]" : "");
-        if (port != NULL)
-            outrider__strbuf_appendf(url, ":%s", port);
+        char *colon = strchr(item, ':');
+        bool is_ipv6 = item[0] == '[' || (colon != NULL && strchr(colon + 1, ':') != NULL);
+        bool has_port = !is_ipv6 && colon != NULL && item[0] != '/';
+        if (has_port)
+            *colon = '\0';
+        strbuf_append_str(url, comma);
+        if (is_ipv6)
+            outrider__strbuf_appendf(url, item[0] == '[' ? "%s" : "[%s]", item);
+        else
+            append_encoded(url, item); /* a directory too, of a Unix socket */
+        if (has_port || port != NULL)
+            outrider__strbuf_appendf(url, ":%s", has_port ? colon + 1 : port);
         comma = ",";
     }
 }
@@ -394,6 +401,8 @@ static int set_source(struct debezium *d, struct outrider_error *err)
     const char *slot = outrider__debezium_get(d, "slot.name");
     const char *snapshot = outrider__debezium_get(d, "snapshot.mode");
     const char *interval = outrider__debezium_get(d, "poll.interval.ms");
+    const char *failover = outrider__debezium_get(d, "slot.failover");
+    bool has_failover = false;
     if (set_url(d, err) < 0 || set_tables(d, err) < 0 ||
         outrider__debezium_set(d, "source.mode", "cdc", err) < 0)
         return -1;
@@ -412,6 +421,11 @@ static int set_source(struct debezium *d, struct outrider_error *err)
                                 "alone, and is to be dropped when Debezium is gone",
                                 slot);
     if (batch != NULL && outrider__debezium_set(d, "source.batch", batch, err) < 0)
+        return -1;
+    if (failover != NULL &&
+        outrider__debezium_bool("slot.failover", failover, &has_failover, err) < 0)
+        return -1;
+    if (has_failover && outrider__debezium_set(d, "source.slot_failover", "true", err) < 0)
         return -1;
     if (interval != NULL) {
         char text[64];
@@ -495,6 +509,48 @@ static int refuse(struct debezium *d, struct outrider_error *err)
     return 0;
 }
 
+/* Columns that an update left out are read again: inserts have all of theirs. */
+#define RESELECT "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
+
+static int check_processors(struct debezium *d, struct outrider_error *err)
+{
+    const char *list = outrider__debezium_get(d, "post.processors");
+    char *item, *rest = outrider__debezium_copy(d, list != NULL ? list : "");
+    char full[DEBEZIUM_NAME_MAX + 8];
+    if (rest == NULL)
+        return outrider__fail_nomem(err);
+    while ((item = outrider__debezium_next(&rest)) != NULL) {
+        (void)snprintf(full, sizeof full, "%.200s.type", item);
+        const char *type = outrider__debezium_get(d, full);
+        if (type == NULL || strcmp(type, RESELECT) != 0)
+            return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                                  "post.processors: '%.80s' would change what is published, and is "
+                                  "not done here; leave it out if that is right for you",
+                                  item);
+        outrider__debezium_warn(d,
+                                "post.processors: '%.80s' has nothing to do here: only inserts are "
+                                "read, and these have all of their columns",
+                                item);
+        (void)snprintf(full, sizeof full, "%.200s.", item);
+        for (size_t i = 0; i < d->n; i++)
+            d->props[i].is_used |= strncmp(d->props[i].name, full, strlen(full)) == 0;
+    }
+    return 0;
+}
+
+/* A table that is not in this list would not be read at the start. */
+static int check_snapshot_list(struct debezium *d, struct outrider_error *err)
+{
+    const char *tables = outrider__debezium_get(d, "table.include.list");
+    const char *list = outrider__debezium_get(d, "snapshot.include.collection.list");
+    if (list == NULL || (tables != NULL && strcmp(list, tables) == 0))
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "snapshot.include.collection.list: the rows that are there at the start "
+                          "are read of every table in table.include.list; leave it out if that is "
+                          "right for you");
+}
+
 static int set_exactly_once(struct debezium *d, struct outrider_error *err)
 {
     const char *wish = outrider__debezium_get(d, "exactly.once.support");
@@ -505,15 +561,24 @@ static int set_exactly_once(struct debezium *d, struct outrider_error *err)
 
 static void warn_of_the_rest(struct debezium *d)
 {
-    struct strbuf names;
-    outrider__strbuf_init(&names, TEXT_CAP);
+    struct strbuf known, unknown;
+    outrider__strbuf_init(&known, TEXT_CAP);
+    outrider__strbuf_init(&unknown, TEXT_CAP);
     (void)outrider__debezium_get(d, "tombstones.on.delete"); /* deletes are not read */
-    for (size_t i = 0; i < d->n; i++)
-        if (!d->props[i].is_used)
-            outrider__strbuf_appendf(&names, "%s%s", names.len > 0 ? ", " : "", d->props[i].name);
-    if (names.len > 0)
-        outrider__debezium_warn(d, "without a meaning here, and left out: %s", strbuf_cstr(&names));
-    outrider__strbuf_release(&names);
+    for (size_t i = 0; i < d->n; i++) {
+        if (d->props[i].is_used)
+            continue;
+        bool is_known = d->is_mysql || outrider__debezium_knows(d, d->props[i].name);
+        struct strbuf *to = is_known ? &known : &unknown;
+        outrider__strbuf_appendf(to, "%s%s", to->len > 0 ? ", " : "", d->props[i].name);
+    }
+    if (known.len > 0)
+        outrider__debezium_warn(d, "without a meaning here, and left out: %s", strbuf_cstr(&known));
+    if (unknown.len > 0)
+        outrider__debezium_warn(d, "not known to Debezium 3.4, and left out: %s",
+                                strbuf_cstr(&unknown));
+    outrider__strbuf_release(&known);
+    outrider__strbuf_release(&unknown);
 }
 
 /* The connector's name as a pipeline may have it. */
@@ -531,7 +596,8 @@ static void name_of(const struct debezium *d, char ret_name[64])
 static int translate(struct debezium *d, struct outrider_error *err)
 {
     static int (*const steps[])(struct debezium * d, struct outrider_error * err) = {
-        read_class, find_router, set_source, set_producer, set_exactly_once, refuse,
+        read_class,       find_router, set_source,       set_producer,
+        set_exactly_once, refuse,      check_processors, check_snapshot_list,
     };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (steps[i](d, err) < 0 && outrider__debezium_note(d, err) < 0)

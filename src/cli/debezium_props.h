@@ -53,6 +53,9 @@ char *outrider__debezium_next(char **list);
 /* Copies what may be cut up. */
 char *outrider__debezium_copy(struct debezium *d, const char *text);
 
+/* debezium_known.c: whether it is a property of Debezium's or of Kafka Connect's. */
+bool outrider__debezium_knows(const struct debezium *d, const char *name);
+
 /* debezium_router.c: columns, topic, placement, converters. */
 int outrider__debezium_router(struct debezium *d, struct outrider_error *err);
 

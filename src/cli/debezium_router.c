@@ -23,7 +23,6 @@ static const struct {
     {"table.field.event.payload", "table.field.payload", "payload", "map.payload"},
     {"table.field.event.key", "table.field.payload.id", "aggregateid", "map.aggregate_id"},
     {"route.by.field", NULL, "aggregatetype", "map.aggregate_type"},
-    {"table.field.event.type", NULL, NULL, "map.event_type"},
     {"table.field.event.timestamp", NULL, NULL, "map.occurred_at"},
 };
 
@@ -31,8 +30,18 @@ static const struct {
 static const char *const unknown_roles[] = {"map.headers", "map.topic", "map.partition_key",
                                             "map.partition", "map.expires_at"};
 
+/* A column that may be missing: see "map.h" of PostgreSQL. */
+static int set_optional(struct debezium *d, const char *option, const char *column,
+                        struct outrider_error *err)
+{
+    char name[DEBEZIUM_NAME_MAX];
+    (void)snprintf(name, sizeof name, "%.200s?", column);
+    return outrider__debezium_set(d, option, name, err);
+}
+
 static int set_columns(struct debezium *d, struct outrider_error *err)
 {
+    const char *type = outrider__debezium_get_router(d, "table.field.event.type", NULL);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         const char *value = outrider__debezium_get_router(d, columns[i].name, columns[i].older);
         if (value == NULL)
@@ -47,6 +56,9 @@ static int set_columns(struct debezium *d, struct outrider_error *err)
     for (size_t i = 0; i < sizeof unknown_roles / sizeof *unknown_roles; i++)
         if (outrider__debezium_set(d, unknown_roles[i], "-", err) < 0)
             return -1;
+    /* The router has this option and never reads the column. */
+    if (type != NULL && set_optional(d, "map.event_type", type, err) < 0)
+        return -1;
     if (outrider__debezium_get_router(d, "table.field.event.schema.version",
                                       "table.field.schema.version") != NULL)
         outrider__debezium_warn(d,
@@ -142,53 +154,149 @@ static char *next_part(char **item)
     return part != NULL ? outrider__debezium_trim(part) : NULL;
 }
 
+enum place { PLACE_HEADER, PLACE_ENVELOPE, PLACE_PARTITION };
+
+struct placement {
+    enum place where;
+    const char *column, *name; /* name: the alias, or the column's */
+};
+
+#define PLACEMENT "table.fields.additional.placement"
+
 /* "column:header", "column:envelope:alias", "column:partition". */
-static int place(struct debezium *d, char *item, bool *has_envelope, struct outrider_error *err)
+static int parse_placement(char *item, struct placement *ret, struct outrider_error *err)
 {
-    static const char option[] = "table.fields.additional.placement";
+    static const char *const places[] = {"header", "envelope", "partition"};
     char *column = next_part(&item), *where = next_part(&item), *alias = next_part(&item);
+    size_t i = 0, n = sizeof places / sizeof *places;
     if (where == NULL || *column == '\0' || item != NULL || (alias != NULL && *alias == '\0'))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "%s: '%.80s' is not column:header, column:envelope or "
-                              "column:partition, with :alias behind it or not",
-                              option, column);
-    const char *name = alias != NULL ? alias : column;
-    if (strcasecmp(where, "partition") == 0)
-        return outrider__debezium_set(d, "map.partition", column, err);
-    bool in_envelope = strcasecmp(where, "envelope") == 0;
-    if (!in_envelope && strcasecmp(where, "header") != 0)
+                              PLACEMENT ": '%.80s' is not column:header, column:envelope or "
+                                        "column:partition, with :alias behind it or not",
+                              column);
+    while (i < n && strcasecmp(where, places[i]) != 0)
+        i++;
+    if (i == n)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "%s: '%.80s' is no place: header, envelope or partition", option,
+                              PLACEMENT ": '%.80s' is no place: header, envelope or partition",
                               where);
-    for (size_t i = 0; i < d->config->map.header_columns.n; i++)
-        if (strcmp(d->config->map.header_columns.items[i].name, name) == 0)
-            return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                                  "%s: two columns have the name '%.80s': give one an alias",
-                                  option, name);
-    *has_envelope |= in_envelope;
-    if (outrider__debezium_add(d, "map.header_columns", name, column, err) < 0)
+    *ret = (struct placement){(enum place)i, column, alias != NULL ? alias : column};
+    return 0;
+}
+
+/* The column of the header of this name, or NULL. */
+static const char *header_column(const struct debezium *d, const char *name)
+{
+    const struct string_map *headers = &d->config->map.header_columns;
+    for (size_t i = 0; i < headers->n; i++)
+        if (strcmp(headers->items[i].name, name) == 0)
+            return headers->items[i].value;
+    return NULL;
+}
+
+static bool has_member(const struct debezium *d, const char *name)
+{
+    const struct string_list *members = &d->config->object.members;
+    for (size_t i = 0; i < members->n; i++) {
+        const char *equals = strchr(members->items[i], '=');
+        if (strcmp(equals != NULL ? equals + 1 : members->items[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int fail_twice(const char *name, struct outrider_error *err)
+{
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          PLACEMENT ": two columns have the name '%.80s': give one an alias", name);
+}
+
+static int place_header(struct debezium *d, const struct placement *p, struct outrider_error *err)
+{
+    const char *other = header_column(d, p->name);
+    if (other != NULL)
+        return strcmp(other, p->column) == 0 ? 0 : fail_twice(p->name, err);
+    return outrider__debezium_add(d, "map.header_columns", p->name, p->column, err);
+}
+
+/* A member of the object comes from a header of the event that is not among the message's.
+ * Where the message has one of that name too, the other has a name in front. */
+static int place_member(struct debezium *d, const struct placement *p, struct outrider_error *err)
+{
+    char header[DEBEZIUM_NAME_MAX], item[2 * DEBEZIUM_NAME_MAX];
+    if (strcmp(p->name, "payload") == 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              PLACEMENT ": 'payload' is the payload's own name in the envelope: "
+                                        "give column '%.80s' another alias",
+                              p->column);
+    if (has_member(d, p->name))
+        return fail_twice(p->name, err);
+    bool is_taken = header_column(d, p->name) != NULL;
+    (void)snprintf(header, sizeof header, "%s%.200s", is_taken ? "envelope." : "", p->name);
+    (void)snprintf(item, sizeof item, "%s%s%.200s", header, is_taken ? "=" : "",
+                   is_taken ? p->name : "");
+    if (is_taken && header_column(d, header) != NULL)
+        return fail_twice(p->name, err);
+    if (outrider__debezium_add(d, "map.header_columns", header, p->column, err) < 0)
         return -1;
-    return in_envelope ? outrider__debezium_add(d, "object.members", NULL, name, err) : 0;
+    return outrider__debezium_add(d, "object.members", NULL, item, err);
+}
+
+/* All of one place: headers first, so that members know which names are taken. */
+static int place_all(struct debezium *d, const char *list, enum place where, bool must_exist,
+                     struct outrider_error *err)
+{
+    char *item, *rest = outrider__debezium_copy(d, list);
+    struct placement p;
+    if (rest == NULL)
+        return outrider__fail_nomem(err);
+    while ((item = outrider__debezium_next(&rest)) != NULL) {
+        int r = parse_placement(item, &p, err);
+        if (r < 0 && where != PLACE_HEADER)
+            continue; /* told with the headers */
+        if (r == 0 && p.where != where)
+            continue;
+        if (r == 0 && where == PLACE_PARTITION)
+            r = must_exist ? outrider__debezium_set(d, "map.partition", p.column, err)
+                           : set_optional(d, "map.partition", p.column, err);
+        else if (r == 0)
+            r = where == PLACE_HEADER ? place_header(d, &p, err) : place_member(d, &p, err);
+        if (r < 0 && outrider__debezium_note(d, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Two names: true or false until Debezium 3.4, error or ignore behind that. */
+static int read_must_exist(struct debezium *d, bool *ret_must_exist, struct outrider_error *err)
+{
+    static const char older[] = "table.fields.additional.error.on.missing";
+    static const char newer[] = "table.field.additional.missing";
+    const char *strict = outrider__debezium_get_router(d, older, NULL);
+    const char *missing = outrider__debezium_get_router(d, newer, NULL);
+    *ret_must_exist = true;
+    if (strict != NULL && outrider__debezium_bool(older, strict, ret_must_exist, err) < 0)
+        return -1;
+    if (missing == NULL)
+        return 0;
+    if (strcasecmp(missing, "error") != 0 && strcasecmp(missing, "ignore") != 0)
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "%s: '%.40s' is not error or ignore", newer, missing);
+    *ret_must_exist = strcasecmp(missing, "error") == 0;
+    return 0;
 }
 
 static int set_placement(struct debezium *d, bool *ret_has_envelope, struct outrider_error *err)
 {
-    const char *list = outrider__debezium_get_router(d, "table.fields.additional.placement", NULL);
-    const char *strict = outrider__debezium_get_router(
-        d, "table.fields.additional.error.on.missing", "table.field.additional.missing");
-    bool must_exist = true;
-    char *item, *rest = outrider__debezium_copy(d, list != NULL ? list : "");
-    if (rest == NULL)
-        return outrider__fail_nomem(err);
-    while ((item = outrider__debezium_next(&rest)) != NULL)
-        if (place(d, item, ret_has_envelope, err) < 0 && outrider__debezium_note(d, err) < 0)
-            return -1;
-    if (*ret_has_envelope && outrider__debezium_set(d, "form", "object", err) < 0)
+    const char *list = outrider__debezium_get_router(d, PLACEMENT, NULL);
+    bool must_exist;
+    if (read_must_exist(d, &must_exist, err) < 0)
         return -1;
-    if (strict == NULL)
-        return 0;
-    if (outrider__debezium_bool("table.fields.additional.error.on.missing", strict, &must_exist,
-                                err) < 0)
+    for (int where = PLACE_HEADER; list != NULL && where <= PLACE_PARTITION; where++)
+        if (place_all(d, list, (enum place)where, must_exist, err) < 0)
+            return -1;
+    *ret_has_envelope = d->config->object.members.n > 0;
+    if (*ret_has_envelope && outrider__debezium_set(d, "form", "object", err) < 0)
         return -1;
     return must_exist ? 0 : outrider__debezium_set(d, "map.missing_columns", "ignore", err);
 }
@@ -255,14 +363,64 @@ static int set_converters(struct debezium *d, bool has_envelope, bool expands,
     return outrider__debezium_set(d, "object.payload", expands ? "json" : "string", err);
 }
 
+/* One of the words, or an error; NULL: not given. */
+static int check_word(struct debezium *d, const char *name, const char *older,
+                      const char *const words[], const char **ret_word, struct outrider_error *err)
+{
+    const char *value = outrider__debezium_get_router(d, name, older);
+    *ret_word = NULL;
+    for (size_t i = 0; value != NULL && words[i] != NULL; i++)
+        if (strcasecmp(value, words[i]) == 0)
+            *ret_word = words[i];
+    if (value == NULL || *ret_word != NULL)
+        return 0;
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "%s: '%.40s' is not %s%s%s%s%s",
+                          name, value, words[0], words[2] != NULL ? ", " : " or ", words[1],
+                          words[2] != NULL ? " or " : "", words[2] != NULL ? words[2] : "");
+}
+
+static int set_behaviours(struct debezium *d, struct outrider_error *err)
+{
+    static const char *const nulls[] = {"ignore", "optional_bytes", NULL};
+    static const char *const arrays[] = {"ignore", "optional_string", NULL};
+    static const char *const updates[] = {"warn", "error", "fatal", NULL};
+    const char *word;
+    /* JSON is published as the table has it: nothing of it is left out. */
+    if (check_word(d, "table.json.payload.null.behavior", NULL, nulls, &word, err) < 0 ||
+        check_word(d, "table.json.payload.empty.array.behavior", NULL, arrays, &word, err) < 0 ||
+        check_word(d, "table.op.invalid.behavior", "debezium.op.invalid.behavior", updates, &word,
+                   err) < 0)
+        return -1;
+    if (word != NULL && strcmp(word, "fatal") == 0)
+        outrider__debezium_warn(d, "table.op.invalid.behavior: only inserts are read here, so an "
+                                   "update of the outbox stops nothing");
+    return 0;
+}
+
+/* Debezium makes spans only where OpenTelemetry stands beside it. */
+static void warn_of_tracing(struct debezium *d)
+{
+    static const char *const names[] = {"tracing.operation.name",
+                                        "tracing.with.context.field.only"};
+    const char *column = outrider__debezium_get_router(d, "tracing.span.context.field", NULL);
+    if (column != NULL)
+        outrider__debezium_warn(d,
+                                "tracing.span.context.field: no spans are made here; to hand the "
+                                "context on as it stands in the table, place its column: "
+                                "table.fields.additional.placement: %.80s:header",
+                                column);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (outrider__debezium_get_router(d, names[i], NULL) != NULL)
+            outrider__debezium_warn(d, "%s: no spans are made here", names[i]);
+}
+
 static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_error *err)
 {
     const char *tombstone =
         outrider__debezium_get_router(d, "route.tombstone.on.empty.payload", NULL);
     const char *expand = outrider__debezium_get_router(d, "table.expand.json.payload", NULL);
-    const char *invalid = outrider__debezium_get_router(d, "table.op.invalid.behavior",
-                                                        "debezium.op.invalid.behavior");
     bool is_wanted;
+    warn_of_tracing(d);
     if (tombstone != NULL) {
         if (outrider__debezium_bool("route.tombstone.on.empty.payload", tombstone, &is_wanted,
                                     err) < 0 ||
@@ -273,16 +431,7 @@ static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_erro
     if (expand != NULL &&
         outrider__debezium_bool("table.expand.json.payload", expand, ret_expands, err) < 0)
         return -1;
-    (void)outrider__debezium_get_router(d, "table.json.payload.null.behavior", NULL);
-    if (invalid == NULL || strcasecmp(invalid, "warn") == 0 || strcasecmp(invalid, "error") == 0)
-        return 0;
-    if (strcasecmp(invalid, "fatal") != 0)
-        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "table.op.invalid.behavior: '%.40s' is not warn, error or fatal",
-                              invalid);
-    outrider__debezium_warn(d, "table.op.invalid.behavior: only inserts are read here, so an "
-                               "update of the outbox stops nothing");
-    return 0;
+    return set_behaviours(d, err);
 }
 
 int outrider__debezium_router(struct debezium *d, struct outrider_error *err)

@@ -93,6 +93,7 @@ struct pipeline_config {
         int mode; /* enum source_mode */
         struct string_list tables;
         const char *publication;  /* postgresql, cdc; NULL: outrider_<pipeline> */
+        bool slot_failover;       /* postgresql, cdc: the slot goes along to a standby */
         int64_t poll_interval_us; /* ceiling of the adaptive probe */
         int64_t batch;            /* events read at once */
         int64_t batch_bytes;      /* and bytes: a batch ends with the event that passes this */

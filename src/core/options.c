@@ -56,6 +56,8 @@ static const struct option table[] = {
      .text = "Tables that are read as outboxes; none means the table 'outbox'."},
     {"source.publication", OPTION_STRING, AT(source.publication), .example = "dbz_publication", .check = publication_check,
      .text = "postgresql, mode cdc: the publication that is read, which is made if it is missing; unset: outrider_ and the pipeline's name."},
+    {"source.slot_failover", OPTION_BOOL, AT(source.slot_failover), .initial = "false",
+     .text = "postgresql 17 and newer, mode cdc: the replication slot is kept on standbys too, so that the relay goes on there after a failover."},
     {"source.poll_interval", OPTION_DURATION, AT(source.poll_interval_us), .initial = "100ms", .min = 0.001, .max = HOUR,
      .reloadable = true, .text = "Maximum polling interval when idle. SQLite with inotify polls once a second after 5 s without a change."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
@@ -93,7 +95,7 @@ static const struct option table[] = {
     {"map.header_columns", OPTION_MAP, AT(map.header_columns), .initial = "{}", .example = "{tenant: tenant_id, eventType: event_type}",
      .text = "postgresql: headers of the message that come from columns of the table, beside the event's own; NULL: no header."},
     {"map.missing_columns", OPTION_ENUM, AT(map.missing_columns), .initial = "error", .values = "error|ignore",
-     .text = "What a column of map.header_columns means that the table does not have."},
+     .text = "What a column of map.header_columns means that the table does not have: an error, or neither a header nor a member of the object."},
     {"map.epoch", OPTION_ENUM, AT(map.epoch), .initial = "none", .values = "none|s|ms|us|ns",
      .text = "postgresql: what a column counts that is a time and has an integer type: seconds, milliseconds, microseconds or nanoseconds since 1970 in UTC; "
              "it holds for every time that is read or written. none: there is no such column, and one is refused."},
@@ -137,8 +139,8 @@ static const struct option table[] = {
     {"cloudevents.source", OPTION_STRING, AT(source_uri), .initial = "outrider",
      .reloadable = true, .text = "The attribute 'source' of CloudEvents: a URI that names the producer."},
     {"object.members", OPTION_STRINGS, AT(object.members), .initial = "[]", .example = "[eventType, tenant]",
-     .reloadable = true, .text = "With form object: headers of the event that stand beside the payload, under their names, instead of among the "
-             "message's headers; null where the event has none of that name."},
+     .reloadable = true, .text = "With form object: headers of the event that stand beside the payload instead of among the message's headers, under their "
+             "own names or as HEADER=NAME; null where the event has none of that name."},
     {"object.payload", OPTION_ENUM, AT(object.payload), .initial = "json", .values = "json|string",
      .reloadable = true, .text = "With form object: whether a payload that is JSON stands in it as such, or as a string."},
 

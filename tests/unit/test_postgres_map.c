@@ -359,9 +359,35 @@ static void columns_become_headers_and_a_missing_one_is_an_error_unless_told_oth
     assert_string_equal(m.headers[0].column->name, "event_type");
 }
 
+static void a_name_with_a_question_mark_is_of_a_column_that_may_be_missing(void **state)
+{
+    static struct map_column columns[] = {
+        COLUMN("id", KIND_INTEGER, KEY, .is_numbered = true), COLUMN("aggregate_id", KIND_TEXT),
+        COLUMN("really?", KIND_TEXT), COLUMN("type", KIND_TEXT), COLUMN("payload", KIND_TEXT)};
+    TABLE(t, columns);
+    struct column_map m;
+    struct outrider_error err = {0};
+    (void)state;
+    given("map.event_type", "kind");
+    assert_int_equal(outrider__map_infer(&t, &config, &m, &err), -1);
+    given("map.event_type", "kind?");
+    given("map.partition", "part?");
+    given("map.topic", "really?");
+    assert_int_equal(outrider__map_infer(&t, &config, &m, &err), 0);
+    assert_null(m.columns[ROLE_EVENT_TYPE]); /* not another one that has a usual name */
+    assert_null(m.columns[ROLE_PARTITION]);
+    assert_string_equal(m.columns[ROLE_TOPIC]->name, "really?");
+    given("map.event_type", "type?");
+    assert_int_equal(outrider__map_infer(&t, &config, &m, &err), 0);
+    assert_string_equal(m.columns[ROLE_EVENT_TYPE]->name, "type");
+    given("map.payload", "body?");
+    assert_int_equal(outrider__map_infer(&t, &config, &m, &err), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_name_with_a_question_mark_is_of_a_column_that_may_be_missing),
         TEST(a_table_with_three_states_knows_no_more_than_these),
         TEST(the_values_of_a_check_constraint_are_the_states),
         TEST(the_only_json_column_is_the_payload_and_names_the_event),

@@ -104,6 +104,8 @@ struct cdc_point {
     uint32_t xid;
 };
 
+#define CDC_FAILOVER_SINCE 170000 /* the server's version */
+
 struct cdc_facts {
     char wal_level[16];
     char user[64]; /* quoted */
@@ -114,6 +116,7 @@ struct cdc_facts {
     char slot_database[64];
     int64_t slot_pid;
     bool is_binary;
+    bool has_failover; /* the slot is kept on standbys */
 };
 
 enum cdc_maker {

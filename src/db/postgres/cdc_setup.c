@@ -65,6 +65,7 @@ void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
     f->is_lost = outrider__pg_get_bool(r, 0, i++);
     f->slot_pid = outrider__pg_get_int(r, 0, i++, 0);
     f->is_binary = outrider__pg_get_bool(r, 0, i++);
+    f->has_failover = outrider__pg_get_bool(r, 0, i++);
 }
 
 static int check_publication(const struct pg_source *s, struct outrider_error *err)

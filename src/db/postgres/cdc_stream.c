@@ -297,6 +297,24 @@ int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct out
     return fill_round(s, err);
 }
 
+/* A slot that was made before anybody asked for failover. */
+static bool needs_failover(const struct pg_source *s)
+{
+    const struct cdc_source *c = s->cdc;
+    return s->config->source.slot_failover && s->cat.version >= CDC_FAILOVER_SINCE &&
+           c->facts.has_slot && !c->facts.has_failover && c->link.state == LINK_IDLE;
+}
+
+static int ask_failover(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    char command[128];
+    (void)snprintf(command, sizeof command, "ALTER_REPLICATION_SLOT \"%s\" (FAILOVER true)",
+                   c->slot);
+    c->is_starting = true; /* whoever reads the slot has to go first, as for the stream */
+    return outrider__cdc_link_ask(&c->link, command, "cannot alter the replication slot", err);
+}
+
 static int start_stream(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
@@ -381,7 +399,9 @@ static int advance_link(struct pg_source *s, struct outrider_error *err)
             *err = why;
         return -1;
     }
-    if (c->link.state == LINK_IDLE)
+    if (needs_failover(s))
+        return ask_failover(s, err);
+    if (c->link.state == LINK_IDLE || c->link.state == LINK_ANSWERED)
         return start_stream(s, err);
     if (c->link.state == LINK_ASKED)
         return check_silence(s, err);

@@ -212,7 +212,15 @@ static const struct map_column *column_named(struct column_map *m, const char *n
     return like;
 }
 
-/* A column that the configuration names. 1: found, 0: nothing is set. */
+/* "name?": a column that the table may have. NULL: it does not. */
+static const struct map_column *column_if_any(struct column_map *m, const char *name)
+{
+    char plain[80];
+    (void)snprintf(plain, sizeof plain, "%.*s", (int)strlen(name) - 1, name);
+    return strlen(name) <= sizeof plain ? column_named(m, plain) : NULL;
+}
+
+/* A column that the configuration names. 1: found, or not needed; 0: nothing is set. */
 static int take_given(struct column_map *m, const struct pipeline_config *config,
                       enum column_role role, struct outrider_error *err)
 {
@@ -224,6 +232,10 @@ static int take_given(struct column_map *m, const struct pipeline_config *config
     m->columns[role] = column_named(m, name);
     if (m->columns[role] != NULL)
         return 1;
+    if (name[strlen(name) - 1] == '?') {
+        m->columns[role] = column_if_any(m, name);
+        return 1;
+    }
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "table %s has no column '%s', which %s names", m->table->quoted, name,
                           roles[role].option);
@@ -520,9 +532,11 @@ static int infer_columns(const struct map_table *t, const struct pipeline_config
         return -1;
     if (m.columns[ROLE_ID] == NULL || m.columns[ROLE_PAYLOAD] == NULL ||
         m.columns[ROLE_AGGREGATE_ID] == NULL)
-        return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
-                              "table %s: map.id, map.payload and map.aggregate_id cannot be '-'",
-                              t->quoted);
+        return outrider__fail(
+            err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+            "table %s: map.id, map.payload and map.aggregate_id cannot be '-', nor "
+            "name a column that is missing",
+            t->quoted);
     if (take_headers(&m, config, err) < 0)
         return -1;
     infer_names(&m, name);
