@@ -559,26 +559,32 @@ static int set_exactly_once(struct debezium *d, struct outrider_error *err)
     return outrider__debezium_set(d, "exactly_once", "true", err);
 }
 
+/* A line of what is said has room for so many bytes of names. */
+#define NAMES_ROOM 500
+
+static void warn_of(struct debezium *d, const char *what, bool are_known)
+{
+    struct strbuf names;
+    outrider__strbuf_init(&names, TEXT_CAP);
+    for (size_t i = 0; i <= d->n; i++) {
+        bool is_end = i == d->n;
+        if (names.len > 0 && (is_end || names.len + strlen(d->props[i].name) > NAMES_ROOM)) {
+            outrider__debezium_warn(d, "%s, and left out: %s", what, strbuf_cstr(&names));
+            outrider__strbuf_clear(&names);
+        }
+        if (is_end || d->props[i].is_used ||
+            (d->is_mysql || outrider__debezium_knows(d, d->props[i].name)) != are_known)
+            continue;
+        outrider__strbuf_appendf(&names, "%s%s", names.len > 0 ? ", " : "", d->props[i].name);
+    }
+    outrider__strbuf_release(&names);
+}
+
 static void warn_of_the_rest(struct debezium *d)
 {
-    struct strbuf known, unknown;
-    outrider__strbuf_init(&known, TEXT_CAP);
-    outrider__strbuf_init(&unknown, TEXT_CAP);
     (void)outrider__debezium_get(d, "tombstones.on.delete"); /* deletes are not read */
-    for (size_t i = 0; i < d->n; i++) {
-        if (d->props[i].is_used)
-            continue;
-        bool is_known = d->is_mysql || outrider__debezium_knows(d, d->props[i].name);
-        struct strbuf *to = is_known ? &known : &unknown;
-        outrider__strbuf_appendf(to, "%s%s", to->len > 0 ? ", " : "", d->props[i].name);
-    }
-    if (known.len > 0)
-        outrider__debezium_warn(d, "without a meaning here, and left out: %s", strbuf_cstr(&known));
-    if (unknown.len > 0)
-        outrider__debezium_warn(d, "not known to Debezium 3.4, and left out: %s",
-                                strbuf_cstr(&unknown));
-    outrider__strbuf_release(&known);
-    outrider__strbuf_release(&unknown);
+    warn_of(d, "without a meaning here", true);
+    warn_of(d, "not known to Debezium 3.4", false);
 }
 
 /* The connector's name as a pipeline may have it. */

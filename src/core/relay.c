@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define FINAL_SETTLE_US 2000000 /* how long a stop waits for its last settle */
+#define REST_US 2000000         /* and for what the source writes down behind that */
 #define ROUNDS_PER_STEP 64
 
 int outrider__relay_check(const struct pipeline_config *config, const struct source_ops *source,
@@ -115,6 +116,19 @@ static bool has_batches(const struct relay *r)
     return false;
 }
 
+/* Contract (9) of the source: whether nothing is left to wait for. */
+static bool has_rested(struct relay *r)
+{
+    if (r->source == NULL || !r->source->active || !r->source->wants_rest)
+        return true;
+    if (!r->source->is_ending) {
+        r->source->is_ending = true;
+        r->rest_us = r->now.mono_us + REST_US;
+        r->needs_step = true;
+    }
+    return r->now.mono_us >= r->rest_us;
+}
+
 /* --once gives up on what it cannot reach; a daemon waits for ever. */
 static void check_once(struct relay *r)
 {
@@ -147,7 +161,7 @@ static void check_once(struct relay *r)
     } else {
         r->down_since_us = 0;
         if (r->mark_started && !r->mark_busy && r->source->mark_reached &&
-            (r->once_parked_done || r->config.replay) && !has_batches(r))
+            (r->once_parked_done || r->config.replay) && !has_batches(r) && has_rested(r))
             r->state = RELAY_DONE;
     }
 }
@@ -167,7 +181,7 @@ static void check_stop(struct relay *r)
     }
     if (r->is_final && (r->n_ops == 0 || r->now.mono_us >= r->stop_us))
         idle = true;
-    if (idle) {
+    if (idle && (r->failed || r->now.mono_us >= r->stop_us || has_rested(r))) {
         r->state = r->failed ? RELAY_FAILED : RELAY_DONE;
         relay_note(r, NOTE_STOPPED, 0, r->failed ? &r->error : NULL);
     }
@@ -218,6 +232,8 @@ static int64_t wake_of_relay(const struct relay *r)
         at = earlier(at, outrider__relay_exact_wake(r));
     if (r->stopping || r->failed)
         at = earlier(at, r->stop_us);
+    if (r->source != NULL && r->source->is_ending)
+        at = earlier(at, r->rest_us);
     if (r->config.once)
         at = earlier(at, r->now.mono_us + 100000);
     return at;
@@ -255,7 +271,8 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
     }
     if (r->state == RELAY_FAILED && err != NULL)
         *err = r->error;
-    *ret_wake_us = progress ? now.mono_us : wake_of_relay(r);
+    *ret_wake_us = progress || r->needs_step ? now.mono_us : wake_of_relay(r);
+    r->needs_step = false;
     return r->state;
 }
 

@@ -122,6 +122,8 @@ struct relay {
     bool mark_started, once_parked_done;
     bool stopping, is_final; /* is_final: the last settle was started */
     int64_t stop_us;
+    int64_t rest_us; /* until then the source may write down what it has */
+    bool needs_step; /* it was told something that it acts on when it is polled */
     bool failed;
     struct outrider_error error;
     enum relay_state state;

@@ -27,7 +27,10 @@
  *  (8) Parked rows leave per lane in the order of their arrival: FETCH_PARKED
  *      returns, for each lane whose first row is due, that row and those
  *      behind it, never one without those before it.
- *  (9) close() is legal at any time, also after a failed open().
+ *  (9) close() is legal at any time, also after a failed open(). Before one that is in
+ *      order the engine sets is_ending, starts nothing more, and waits for a while
+ *      until wants_rest is not set: what is settled is told to others then. Nothing
+ *      that (2) needs depends on it.
  *
  * Exactly once (config.exactly_once; see core/progress.h) is for sources with
  * keeps_intents. Then SETTLE is not used, and besides:
@@ -107,6 +110,8 @@ struct source {
     char warning[256];     /* something people should know that is no error */
     uint32_t warnings;     /* counts them: a new one is told */
     bool lost_in_cleanup;  /* what failed is a clean-up: delivery is not at fault */
+    bool wants_rest;       /* something is to be written down before an end: (9) */
+    bool is_ending;        /* set by the engine: (9) */
     /* Exactly once only: (10). */
     char identity[512];
     char intent_row[512]; /* a condition that finds the row in outrider_intent, for people */

@@ -89,6 +89,11 @@ class Connect:
         self.process.kill()
         self.process.wait()
 
+    def properties(self, connector):
+        """What the connector and its transforms say of themselves: name -> default."""
+        answer = self.ask("PUT", f"/connector-plugins/{connector['connector.class']}/config/validate", connector)
+        return {c["definition"]["name"]: c["definition"]["default_value"] for c in answer["configs"]}
+
     def check(self, name):
         """Raises if it, or the connector, has failed."""
         if self.process.poll() is not None:

@@ -121,7 +121,13 @@ static void is_state(struct strbuf *q, const struct adopted *a, enum map_state s
  * Mode cdc need not mark rows: what is settled it knows by their transactions. */
 static void waits(struct strbuf *q, const struct adopted *a)
 {
-    outrider__pg_sql_unsettled(q, a, "o.");
+    if (a->map.mark == MARK_NONE && a->cursor_table[0] != '\0')
+        outrider__strbuf_appendf(q,
+                                 "EXISTS (SELECT FROM %s k WHERE k.pipeline = $1::text AND k.mode "
+                                 "= 'cdc')",
+                                 a->cursor_table);
+    else
+        outrider__pg_sql_unsettled(q, a, "o.");
     outrider__pg_sql_not_streamed(q, a, "$1::text");
     if (!a->parks_retries) {
         strbuf_append_str(q, " AND NOT ");

@@ -382,7 +382,8 @@ static int cdc_tick(struct pg_source *s, struct instant now, struct outrider_err
                                                  : c->pulse_us;
         return 0;
     case CDC_STREAM:
-        if (outrider__cdc_pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0)
+        if (outrider__cdc_pulse(s, err) < 0 || outrider__cdc_stream_tick(s, err) < 0 ||
+            outrider__cdc_rest_tick(s, err) < 0)
             return -1;
         return c->is_leaving ? outrider__cdc_leaving_tick(s, err) : 0;
     case CDC_LEFT:

@@ -224,6 +224,13 @@ struct cdc_source {
         int64_t saved_xid, saved_us, saved_n_settled;
         int saves_left;
     } settled;
+
+    /* The same at an end that is in order, without waiting for pulses. */
+    struct cdc_rest {
+        enum { REST_NONE, REST_ASKED, REST_NOTED, REST_SAVING, REST_DONE } state;
+        int64_t xid;
+        uint64_t lsn;
+    } rest;
 };
 
 static inline struct cdc_source *cdc_of(struct pg_source *s)
@@ -276,6 +283,7 @@ int outrider__cdc_snapshot_tick(struct pg_source *s, struct outrider_error *err)
 int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 int outrider__cdc_stream_tick(struct pg_source *s, struct outrider_error *err);
 void outrider__cdc_stream_settled(struct cdc_source *c, int64_t n);
+bool outrider__cdc_is_all_settled(const struct cdc_source *c);
 /* The batch is filled: its lanes are looked up if need be, then it is handed on. */
 int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
 
@@ -284,6 +292,8 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
 /* Which transactions are settled: notes what the pulse saw, saves it when it holds. */
 int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
                                struct outrider_error *err);
+/* Before an end: saves which transactions are settled now; nobody notes it later. */
+int outrider__cdc_rest_tick(struct pg_source *s, struct outrider_error *err);
 /* Exactly once: see struct pg_layout. */
 int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
                             struct outrider_error *err);

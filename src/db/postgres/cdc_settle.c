@@ -247,3 +247,47 @@ int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
     outrider__pg_arg_int8(&c->args, n->saved_xid);
     return outrider__pg_request(&s->conn, &c->st[CDC_SETTLED], &c->args, on_noted, s, err);
 }
+
+static int on_rest_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    cdc_of(s)->rest.state = REST_DONE;
+    s->base.wants_rest = false;
+    return on_noted(ctx, results, n, err);
+}
+
+static int on_rest_marked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    struct cdc_rest *r = &cdc_of(s)->rest;
+    (void)n;
+    (void)err;
+    r->lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 0, INT64_MAX);
+    r->xid = outrider__pg_get_int(results[0], 0, 2, 0);
+    r->state = REST_NOTED;
+    return 0;
+}
+
+/* Of tables whose rows do not say it, `status` knows what is settled by settled_xid alone:
+ * without this, what was delivered in the last seconds would be pending until another
+ * relay runs. An event that is held is not settled, and the stream stops there. */
+int outrider__cdc_rest_tick(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct cdc_rest *r = &c->rest;
+    s->base.wants_rest = c->tables.is_mapped && !c->is_leaving && r->state != REST_DONE &&
+                         !c->has_held && c->link.state == LINK_STREAMING;
+    if (!s->base.wants_rest || !s->base.is_ending)
+        return 0;
+    if (r->state == REST_NONE) {
+        r->state = REST_ASKED;
+        return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_rest_marked, s, err);
+    }
+    if (r->state != REST_NOTED || c->received_lsn < r->lsn || !outrider__cdc_is_all_settled(c))
+        return 0;
+    r->state = REST_SAVING;
+    outrider__pg_cursor_args(s, &c->args);
+    outrider__pg_arg_int8(&c->args, c->cursor.epoch);
+    outrider__pg_arg_int8(&c->args, r->xid);
+    return outrider__pg_request(&s->conn, &c->st[CDC_SETTLED], &c->args, on_rest_saved, s, err);
+}

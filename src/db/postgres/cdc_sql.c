@@ -66,7 +66,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "r.seq LIMIT $2",
     /* The message is committed, so the log goes on beyond the position. */
     [CDC_MARK] = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
-                 "pg_logical_emit_message(true, 'outrider.mark', '')",
+                 "pg_logical_emit_message(true, 'outrider.mark', ''), "
+                 "pg_snapshot_xmin(pg_current_snapshot())::text::int8",
     [CDC_PULSE] =
         "SELECT count(DISTINCT c.oid) = cardinality($2::int8[]), "
         "pg_snapshot_xmin(pg_current_snapshot())::text::int8, (pg_current_wal_insert_lsn() - "

@@ -57,7 +57,7 @@ static void confirm_up_to(struct cdc_source *c, uint64_t lsn)
         c->confirmed_lsn = lsn;
 }
 
-static bool is_all_settled(const struct cdc_source *c)
+bool outrider__cdc_is_all_settled(const struct cdc_source *c)
 {
     return c->n_settled == c->n_fetched && !c->has_held && !c->decoder.in_transaction;
 }
@@ -67,7 +67,7 @@ static void note_commit(struct cdc_source *c, uint64_t end_lsn)
 {
     if (end_lsn > c->received_lsn)
         c->received_lsn = end_lsn;
-    if (is_all_settled(c)) {
+    if (outrider__cdc_is_all_settled(c)) {
         confirm_up_to(c, end_lsn);
         return;
     }
@@ -85,7 +85,7 @@ static void note_position(struct cdc_source *c, uint64_t lsn)
         return;
     if (lsn > c->received_lsn)
         c->received_lsn = lsn;
-    if (is_all_settled(c))
+    if (outrider__cdc_is_all_settled(c))
         confirm_up_to(c, c->received_lsn);
 }
 
@@ -98,7 +98,7 @@ void outrider__cdc_stream_settled(struct cdc_source *c, int64_t n)
         confirm_up_to(c, c->commits[k++].end_lsn);
     c->n_commits -= k;
     memmove(c->commits, c->commits + k, c->n_commits * sizeof *c->commits);
-    if (is_all_settled(c))
+    if (outrider__cdc_is_all_settled(c))
         confirm_up_to(c, c->received_lsn);
 }
 
