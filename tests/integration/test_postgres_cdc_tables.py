@@ -42,6 +42,57 @@ class TablesTest(CdcTest):
                    f"VALUES ('order', '{key}', 'changed', '{{\"n\": \"{label}\"}}')")
 
 
+class SameInEveryMode(TablesTest):
+    """What comes from columns is the same from the rows that were there and from the
+    stream, in the configured order; and no message is of 1970."""
+    columns = {"b_text": ("text", "'x'"), "a_int": ("int", "7"), "n": ("numeric(10,2)", "12.50"),
+               "big": ("bigint", "8000000000"), "yes": ("boolean", "true"), "f": ("float8", "1.5"),
+               "u": ("uuid", "'c0ffee00-0000-4000-8000-000000000000'"), "doc": ("json", "'{\"b\":1,  \"a\": [1.50]}'"),
+               "docb": ("jsonb", "'{\"b\":1,  \"a\": [1.50]}'"), "day": ("date", "'2026-02-03'"),
+               "at": ("timestamp", "'2026-01-02 03:04:05.678'"),
+               "atz": ("timestamptz", "'2026-01-02 03:04:05.678+02'"), "none": ("text", "NULL"),
+               "whole": ("timestamp", "'2026-01-02 03:04:05'"), "exact": ("timestamptz", "'2026-01-02 03:04:05.123456Z'"), "ever": ("timestamptz", "'infinity'"),
+               "never": ("timestamp", "'-infinity'"), "doom": ("date", "'infinity'")}
+    order = ["ever", "never", "doom", "yes", "n", "atz", "b_text", "none", "docb", "a_int", "big", "u", "doc", "day", "at", "f", "whole", "exact"]
+
+    def insert(self, key):
+        self.owner("INSERT INTO events (aggregatetype, aggregateid, type, payload, %s) VALUES ('order', '%s', "
+                   "'changed', '{}', %s)" % (", ".join(self.columns), key,
+                                             ", ".join(v for _, v in self.columns.values())))
+
+    def check(self, names, *more):
+        self.owner(f"ALTER DATABASE {self.database} SET timezone = 'Asia/Kolkata'")
+        self.owner("ALTER TABLE events " + ", ".join("ADD COLUMN %s %s" % (n, t) for n, (t, _) in self.columns.items()))
+        options = sets(*MAP, "map.header_columns={%s}" % ", ".join("h-%s: %s" % (n, n) for n in names), *more)
+        self.insert("first")
+        self.once(*options)
+        self.insert("second")
+        self.once(*options)
+        self.sink_rows.read()
+        first, second = self.sink_rows.rows
+        self.assertEqual((first["key"], second["key"]), ("first", "second"))
+        for row in (first, second):
+            self.assertGreater(row["timestamp"], "2026-01-02")
+            row["headers"].pop("event-id")
+        self.assertEqual(list(first["headers"].items()), list(second["headers"].items()))
+        return first, second
+
+    def test_in_binary_form(self):
+        names = [n for n in self.order if n not in ("n", "yes", "f")]
+        first, _ = self.check(names)
+        self.assertEqual(list(first["headers"])[2:], ["h-" + n for n in names if n != "none"])
+
+    def test_as_text(self):
+        first, _ = self.check(self.order)
+        self.assertEqual(list(first["headers"])[2:], ["h-" + n for n in self.order if n != "none"])
+
+    def test_as_members_of_an_object(self):
+        first, second = self.check(self.order + ["gone"], "map.missing_columns=ignore", "form=object",
+                                   "object.members=[%s]" % ", ".join("h-%s=%s" % (n, n) for n in self.order + ["gone"]))
+        self.assertEqual(list(first["payload"]), ["payload"] + self.order)
+        self.assertEqual(first["payload"], second["payload"])
+
+
 class WithoutMark(TablesTest):
     def test_existing_rows_come_first_and_then_the_stream_and_nothing_comes_twice(self):
         for n in range(5):

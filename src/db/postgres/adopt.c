@@ -491,6 +491,28 @@ static void own_headers(struct strbuf *sql, const struct adopted *a, const char 
     strbuf_append_str(sql, " END");
 }
 
+static void quoted(struct strbuf *sql, const struct map_column *c, const char *alias)
+{
+    strbuf_append_str(sql, alias);
+    outrider__pg_sql_ident(sql, c->name);
+}
+
+/* As JSON; a moment in UTC, whatever the session's time zone is. */
+static void header_value(struct strbuf *sql, const struct map_column *c, const char *alias)
+{
+    bool is_moment = c->oid == PG_TIMESTAMPTZ;
+    if (is_moment) {
+        strbuf_append_str(sql, "CASE WHEN isfinite(");
+        quoted(sql, c, alias);
+        strbuf_append_str(sql, ") THEN to_json((to_json(");
+        quoted(sql, c, alias);
+        strbuf_append_str(sql, " AT TIME ZONE 'UTC') #>> '{}') || '+00:00') ELSE ");
+    }
+    strbuf_append_str(sql, "to_json(");
+    quoted(sql, c, alias);
+    strbuf_append_str(sql, is_moment ? ") END" : ")");
+}
+
 /* The event's own headers and those that are made from columns, as one object. Not jsonb,
  * which has an order and a spelling of its own: the stream brings the same. */
 static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias)
@@ -508,9 +530,9 @@ static void headers_column(struct strbuf *sql, const struct adopted *a, const ch
     for (size_t i = 0; i < a->map.n_headers; i++) {
         strbuf_append_str(sql, i > 0 ? ", (" : "VALUES (");
         outrider__pg_sql_literal(sql, a->map.headers[i].name);
-        outrider__strbuf_appendf(sql, "::text, to_json(%s", alias);
-        outrider__pg_sql_ident(sql, a->map.headers[i].column->name);
-        strbuf_append_str(sql, "))");
+        strbuf_append_str(sql, "::text, ");
+        header_value(sql, a->map.headers[i].column, alias);
+        strbuf_append_str(sql, ")");
     }
     if (has(a, ROLE_HEADERS)) {
         strbuf_append_str(sql, ") AS v(k, v) WHERE v.k NOT IN (SELECT json_object_keys(");

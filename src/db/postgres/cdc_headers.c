@@ -22,27 +22,43 @@ static void append_uuid(struct strbuf *out, struct bytes v)
                                  (unsigned char)v.data[i]);
 }
 
-/* False for what is no time on the wall: "infinity", or beyond all calendars. */
+/* What a binary time says that is none on the wall; NULL: it is one. */
+static const char *endless(const struct cdc_cell *c, uint32_t type)
+{
+    int64_t v = outrider__cdc_cell_int(c, 0);
+    if (v == (type == PG_DATE ? INT32_MAX : INT64_MAX))
+        return "infinity";
+    return v == (type == PG_DATE ? INT32_MIN : INT64_MIN) ? "-infinity" : NULL;
+}
+
 static bool read_time(const struct cdc_cell *c, uint32_t type, int64_t *ret_us)
 {
     if (c->form != 'b')
         return outrider__clock_parse(c->value, ret_us) == 0;
     int64_t unit = type == PG_DATE ? 86400000000LL : 1, us;
-    return !__builtin_mul_overflow(outrider__cdc_cell_int(c, INT64_MAX), unit, &us) &&
+    return !__builtin_mul_overflow(outrider__cdc_cell_int(c, 0), unit, &us) &&
            !__builtin_add_overflow(us, CDC_EPOCH_US, ret_us);
 }
 
+/* "2026-01-02T03:04:05.6+00:00": no more digits than it takes, and a zone where the
+ * column has one. */
 static void append_time(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
 {
-    char text[CLOCK_TEXT_SIZE];
+    char text[CLOCK_TEXT_SIZE + 8];
     int64_t us;
-    if (!read_time(c, type, &us)) {
-        outrider__strbuf_append_json(out, c->form == 't' ? c->value : BYTES_LIT("infinity"));
+    const char *word = c->form == 'b' ? endless(c, type) : NULL;
+    if (word != NULL || !read_time(c, type, &us)) {
+        outrider__strbuf_append_json(out, word != NULL ? bytes_str(word) : c->value);
         return;
     }
     outrider__clock_format(us, text);
-    if (type == PG_DATE)
-        text[10] = '\0';
+    size_t n = type == PG_DATE ? 10 : strlen(text) - 1;
+    if (n > 19) {
+        while (text[n - 1] == '0')
+            n--;
+        n -= text[n - 1] == '.';
+    }
+    (void)snprintf(text + n, sizeof text - n, "%s", type == PG_TIMESTAMPTZ ? "+00:00" : "");
     outrider__strbuf_append_json(out, bytes_str(text));
 }
 
