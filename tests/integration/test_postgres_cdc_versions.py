@@ -42,6 +42,26 @@ class Version:
         self.assertEqual(self.delivered_labels(), ["old", "new", "message", "slow", "polled"])
         self.assertIsNone(self.slot_value("slot_name"))
 
+    def test_a_slot_is_kept_on_standbys_where_the_server_can(self):
+        wanted = ("--set", "source.slot_failover=true")
+        has_failover = f"SELECT failover FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
+        self.commit_event("old")
+        if self.major < 17:
+            self.assertIn("needs PostgreSQL 17", self.once(*wanted, "--log-level", "info").err)
+        else:
+            self.once(*wanted)
+            self.assertEqual(self.owner(has_failover), [("t",)])
+            self.run_outrider("slot", "drop", "--db", self.url, "--name", self.name)
+            self.run_outrider("resync", "--db", self.url, "--name", self.name)
+            self.once()
+            self.assertEqual(self.owner(has_failover), [("f",)])
+            # One that is there is altered.
+            self.once(*wanted)
+            self.assertEqual(self.owner(has_failover), [("t",)])
+        self.commit_event("new")
+        self.once(*wanted)
+        self.assertEqual(self.delivered_labels()[-1], "new")
+
     def test_a_table_by_its_map(self):
         self.owner("CREATE TABLE events (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, "
                    "aggregateid text, type text, payload jsonb)")

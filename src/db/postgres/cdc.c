@@ -185,6 +185,11 @@ static int on_facts(void *ctx, PGresult **results, int n, struct outrider_error 
         return -1;
     if (outrider__cdc_check_facts(s, err) < 0)
         return -1;
+    if (s->config->source.slot_failover && s->cat.version < CDC_FAILOVER_SINCE)
+        outrider__pg_source_warn(s,
+                                 "source.slot_failover needs PostgreSQL 17 or newer: slot %s is "
+                                 "lost in a failover",
+                                 c->slot);
     if (!is_cdc)
         return outrider__cdc_begin_polling(s, err);
     return outrider__cdc_take_over(s, err);
