@@ -217,6 +217,30 @@ static void the_mode_of_the_snapshot_says_whether_rows_come_first(void **state)
     }
 }
 
+/* A line that is said has about a thousand bytes. */
+static void no_name_is_cut_off_however_many_there_are(void **state)
+{
+    struct strbuf json;
+    char name[64];
+    (void)state;
+    outrider__strbuf_init(&json, 65536);
+    strbuf_append_str(&json, "{" BASE);
+    for (int i = 0; i < 100; i++)
+        outrider__strbuf_appendf(&json, ",\"%s.property.number.%d\":1", i % 2 ? "internal" : "x",
+                                 i);
+    strbuf_append_str(&json, "}");
+    assert_int_equal(read_it(strbuf_cstr(&json)), 0);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof name, "%s.property.number.%d", i % 2 ? "internal" : "x", i);
+        const char *at = strstr(strbuf_cstr(&warnings), name);
+        assert_non_null(at);
+    }
+    for (const char *p = strbuf_cstr(&warnings); *p != '\0'; p += strcspn(p, "\n") + 1)
+        assert_in_range(strcspn(p, "\n"), 1, 800);
+    outrider__strbuf_release(&json);
+    forget();
+}
+
 static void what_would_change_the_data_is_refused(void **state)
 {
     static const char *const refused[][2] = {
@@ -325,6 +349,7 @@ int main(void)
         cmocka_unit_test(each_option_becomes_one_of_ours),
         cmocka_unit_test(what_has_no_meaning_here_is_named),
         cmocka_unit_test(the_mode_of_the_snapshot_says_whether_rows_come_first),
+        cmocka_unit_test(no_name_is_cut_off_however_many_there_are),
         cmocka_unit_test(what_would_change_the_data_is_refused),
         cmocka_unit_test(a_secret_can_come_from_the_environment_and_is_in_no_message),
         cmocka_unit_test(topics_are_those_that_java_would_make),
