@@ -93,6 +93,24 @@ class SameInEveryMode(TablesTest):
         self.assertEqual(first["payload"], second["payload"])
 
 
+class BesideItsOwn(TablesTest):
+    def test_a_header_of_the_events_own_wins_and_what_is_no_object_is_passed_over(self):
+        self.owner("ALTER TABLE events ADD COLUMN headers json, ADD COLUMN tenant text")
+        options = sets(*MAP, "map.header_columns={h-tenant: tenant}")
+        for _ in range(2):
+            for own in ("'{\"z\": \"1\", \"own\": \"2\"}'", "'{\"h-tenant\": \"own\"}'", "NULL", "'[1]'", "'null'"):
+                self.owner("INSERT INTO events (aggregatetype, aggregateid, type, payload, tenant, headers) VALUES "
+                           f"('order', 'k', 'changed', '{{}}', 't', {own})")
+            self.once(*options)
+        self.sink_rows.read()
+        seen = [[h for h in row["headers"].items() if h[0] in ("h-tenant", "z", "own")] for row in self.sink_rows.rows]
+        plain = [("h-tenant", "t")]
+        wanted = [plain + [("z", "1"), ("own", "2")], [("h-tenant", "own")], plain, plain, plain]
+        # Without a number and a time the rows that were there have no order.
+        self.assertEqual(sorted(seen[:5]), sorted(wanted))
+        self.assertEqual(seen[5:], wanted)
+
+
 class WithoutMark(TablesTest):
     def test_existing_rows_come_first_and_then_the_stream_and_nothing_comes_twice(self):
         for n in range(5):
