@@ -47,7 +47,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "coalesce(s.wal_status = 'lost' OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL, "
         "false), s.active_pid, (SELECT bool_and(a.atttypid IN ($B)) FROM unnest($3::int8[], "
         "$4::text[]) AS w(rel, name) JOIN pg_attribute a ON a.attrelid = w.rel::oid AND a.attname "
-        "= w.name AND a.attnum > 0 AND NOT a.attisdropped), coalesce((to_jsonb(s)->>'failover')::bool, "
+        "= w.name AND a.attnum > 0 AND NOT a.attisdropped), "
+        "coalesce((to_jsonb(s)->>'failover')::bool, "
         "false) FROM (SELECT 1) one LEFT JOIN "
         "pg_publication p ON p.pubname = $5 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
     [CDC_DROP_SLOT] = "SELECT count(pg_drop_replication_slot(s.slot_name)), (SELECT count(*) FROM "
