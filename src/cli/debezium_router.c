@@ -247,7 +247,7 @@ static int place_all(struct debezium *d, const char *list, enum place where, boo
                      struct outrider_error *err)
 {
     char *item, *rest = outrider__debezium_copy(d, list);
-    struct placement p = {0};
+    struct placement p = {PLACE_HEADER, "", ""};
     if (rest == NULL)
         return outrider__fail_nomem(err);
     while ((item = outrider__debezium_next(&rest)) != NULL) {
