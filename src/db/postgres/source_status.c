@@ -18,10 +18,11 @@ static const char sql_session[] =
     "SELECT set_config(name, value, false) FROM (VALUES ('plan_cache_mode', "
     "'force_custom_plan'), ('enable_seqscan', 'on'), ('enable_bitmapscan', 'on'), "
     "('enable_hashjoin', 'on'), ('enable_mergejoin', 'on')) AS v(name, value)";
-/* See source_status_fetch.c. */
+/* See source_status_fetch.c. A message whose prefix is `outrider` alone is an event: cdc_decode.h.
+ */
 static const char sql_flush[] =
     "SELECT CASE WHEN pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() THEN "
-    "pg_logical_emit_message(true, 'outrider', '') END";
+    "pg_logical_emit_message(true, 'outrider.flush', '') END";
 
 struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b)
 {
