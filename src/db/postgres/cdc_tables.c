@@ -254,15 +254,14 @@ static int prepare_table(struct pg_source *s, struct cdc_table *t, struct outrid
     return 0;
 }
 
-/* A payload that was too large to be read is copied inside the server. What waits behind
- * another event has no error yet, and is looked for too; if it is NULL, that is found. */
+/* A payload that was too large to be read is copied inside the server, whatever the event
+ * failed of. A payload that is NULL is looked for too, and NULL is found. */
 static int prepare_oversize(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_tables *t = &cdc_of(s)->tables;
     struct strbuf q;
     outrider__strbuf_init(&q, SQL_CAP);
-    strbuf_append_str(&q, "CASE WHEN u.payload IS NOT NULL OR u.code <> 'TOO_LARGE' THEN "
-                          "u.payload ");
+    strbuf_append_str(&q, "CASE WHEN u.payload IS NOT NULL THEN u.payload ");
     if (!t->is_mapped) {
         strbuf_append_str(&q, "ELSE (SELECT ");
         outrider__pg_bytea_sql(&q, s->cat.payload_type, "o.payload");
