@@ -321,6 +321,7 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
     switch (op->op->kind) {
     case SOURCE_MARK:
         d->is_marked = true;
+        d->is_before_mark = d->fetch_op != NULL;
         s->base.mark_reached = false;
         for (size_t i = 0; i < d->n_tables; i++)
             d->tables[i].is_exhausted = false;

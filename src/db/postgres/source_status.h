@@ -106,6 +106,7 @@ struct status_source {
     bool competes;         /* no lock of the pipeline: many relays */
     bool must_lock;        /* ordered: false, but the table has no place for an owner */
     bool is_marked;        /* --once */
+    bool is_before_mark;   /* the fetch under way was sent before the mark: it proves nothing */
     char owner_prefix[72]; /* how owners of this pipeline begin: "default@" */
     char host[80], nonce[12];
     uint64_t n_claims;

@@ -185,8 +185,8 @@ static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *
     (void)n;
     if (fill(d, results[0], err) < 0)
         return -1;
-    t->is_exhausted =
-        PQntuples(results[0]) < d->limit && d->fetching.batch->n == (size_t)PQntuples(results[0]);
+    t->is_exhausted = !d->is_before_mark && PQntuples(results[0]) < d->limit &&
+                      d->fetching.batch->n == (size_t)PQntuples(results[0]);
     if (d->fetching.batch->n == 0 && d->met_large) {
         d->next_table = (size_t)(t - d->tables); /* it begins with a large one: again */
         return ask(d, err);
@@ -246,6 +246,7 @@ int outrider__pg_status_fetch(struct status_source *d, struct pg_op *op, struct 
         return outrider__fail_errno(err, errno_value, "cannot read the outbox");
     d->fetching = (struct status_flight){.batch = op->op->batch};
     d->fetch_op = op;
+    d->is_before_mark = false;
     d->n_tried = 0;
     if (outrider__pg_status_room(d) == 0)
         return finish(d, err);

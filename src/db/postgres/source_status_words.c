@@ -51,7 +51,7 @@ static int on_words(void *ctx, PGresult **results, int n, struct outrider_error 
     struct bytes words = outrider__pg_get_bytes(results[0], 0, 0);
     struct outrider_error why;
     (void)n;
-    t->is_exhausted = true;
+    t->is_exhausted = !d->is_before_mark;
     if (bytes_eq(words, strbuf_bytes(&t->seen)))
         return outrider__pg_status_was_empty(d, err);
     outrider__strbuf_clear(&t->seen);
