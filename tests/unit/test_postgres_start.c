@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "postgres/source.h"
 #include "support/pg_fixture.h"
 #include "support/pg_server.h"
 
@@ -156,6 +157,21 @@ static void while_it_waits_for_its_intents_it_rests(void **state)
     harness_settle(h, &h->batch, OUTCOME_DELIVERED);
 }
 
+static void one_operation_too_many_is_not_taken_for_a_standby(void **state)
+{
+    struct harness *h = *state;
+    struct outrider_error err = {0};
+    struct source_op ops[PG_OPS_MAX + 1];
+    harness_activate(h);
+    for (int i = 0; i <= PG_OPS_MAX; i++) {
+        ops[i] = (struct source_op){.kind = SOURCE_MARK};
+        assert_int_equal(h->source->ops->start(h->source, &ops[i], &err), i < PG_OPS_MAX ? 0 : -1);
+    }
+    assert_int_equal(err.code, OUTRIDER_INVALID);
+    assert_int_equal(err.disposition, OUTRIDER_STOP);
+    assert_true(h->source->active);
+}
+
 #define POLL(name)                                      \
     {                                                   \
 #name "_polling", name, set_up, tear_down, NULL \
@@ -170,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         POLL(it_is_active_as_soon_as_the_server_has_answered),
         POLL(while_it_waits_for_its_intents_it_rests),
+        POLL(one_operation_too_many_is_not_taken_for_a_standby),
         POLL(the_slot_is_made_and_the_stream_follows),
         CDC(it_is_active_as_soon_as_the_server_has_answered),
         CDC(while_it_waits_for_its_intents_it_rests),

@@ -246,9 +246,14 @@ static int advance(struct pg_source *s, struct outrider_error *err)
 static int pg_start(struct source *base, struct source_op *op, struct outrider_error *err)
 {
     struct pg_source *s = pg_source_of(base);
-    if (!base->active || s->n_ops == PG_OPS_MAX)
+    if (!base->active)
         return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is not active",
                               s->config->name);
+    if (s->n_ops == PG_OPS_MAX)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "pipeline '%s' has %d operations of its source under way, and the "
+                              "source takes no more: this is an error of the program",
+                              s->config->name, PG_OPS_MAX);
     struct pg_op *slot = &s->ops[(s->first_op + s->n_ops) % PG_OPS_MAX];
     op->may_be_passed = source_op_may_be_passed(op);
     *slot = (struct pg_op){.source = s, .op = op};

@@ -2,7 +2,7 @@
 /*
  * The PostgreSQL source: source.c leads it through connecting, the catalogue
  * and the lock, and keeps the queue of operations; a layout does the rest
- * (source_log.c: insert-only log with gaps).
+ * (log.c: insert-only log with gaps).
  *
  *  (1) Operations are given to the layout at once, in the order in which the
  *      engine starts them; each becomes one or several requests. They are
