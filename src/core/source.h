@@ -5,8 +5,12 @@
  *
  *  (1) Events come in commit order, or in an order that a single writer of a
  *      key would have seen. Never an event of a transaction that is not
- *      committed, and never one that a crash of the database could undo.
+ *      committed, never one that a crash of the database could undo, and never
+ *      what a relay itself has written.
  *  (2) A committed event is returned until it is settled, across any crash.
+ *      While a batch is not settled, its events are not returned again on the
+ *      same connection. A FETCH may return fewer events than there are; `ready`
+ *      says whether to ask again at once.
  *  (3) SETTLE is one atomic, durable step per batch: the position, the rows to
  *      park and the parked rows to remove or change go together or not at all.
  *      (Where the database itself may lose its last commits in a power cut,
@@ -15,15 +19,20 @@
  *      poll(), and given back by poll() when it is done. Operations complete
  *      in the order in which they were started, but that a FETCH may pass a
  *      SETTLE whose events were all delivered: it finds the same either way.
+ *      An operation too many is refused with INVALID; no engine starts so many.
  *  (5) An error from open(), start() or poll() ends the connection: all
  *      operations under way are void. The engine closes the source, waits with
  *      backoff if the disposition says retry, and opens it anew; what was in
  *      flight is forgotten here and read again there.
  *  (6) One relay is active per pipeline. A source that is not `active` accepts
  *      no operation; poll() makes it active when it gets the lock. A relay that
- *      lost its lock cannot settle: that is an error with code FENCED.
+ *      lost its lock cannot settle: that is an error with code FENCED. Each
+ *      pipeline has settled what it has settled itself, and a new pipeline
+ *      begins with what the outbox holds. (Not so in (17); and (18) lets many
+ *      relays be active.)
  *  (7) is_blocked is set on each event whose lane has parked rows (and dead
  *      ones, where dead letters block) in the database as of the fetch.
+ *      A source whose rows carry their state has (17) instead of (7) and (8).
  *  (8) Parked rows leave per lane in the order of their arrival: FETCH_PARKED
  *      returns, for each lane whose first row is due, that row and those
  *      behind it, never one without those before it.
@@ -33,7 +42,9 @@
  *      that (2) needs depends on it.
  *
  * Exactly once (config.exactly_once; see core/progress.h) is for sources with
- * keeps_intents. Then SETTLE is not used, and besides:
+ * keeps_intents. A source that keeps them in some ways of reading only (PostgreSQL:
+ * not in mode cdc over a table that is not our log) refuses exactly_once in the
+ * others with UNSUPPORTED before it is active. Then SETTLE is not used, and besides:
  *
  * (10) While active, `identity` names the outbox and the pipeline among all the
  *      databases of the world, as far as that can be known; `saved` is the
@@ -52,6 +63,41 @@
  * (13) A relay that lost its lock can do neither: FENCED, as in (6). Without
  *      exactly_once a database that holds an intent is refused: whether its
  *      events were published is not known here.
+ *
+ * Points in the outbox:
+ *
+ * (14) mark_reached is false from the start of a MARK until every event that was
+ *      committed before that MARK has been returned. To find that out may take
+ *      one more FETCH, which is empty. A FETCH that was started before the MARK
+ *      does not reach it. A mark ends with the connection.
+ * (15) CLEANUP removes a portion of at most cleanup.batch rows of a table (whole
+ *      partitions besides), and only rows that are older than the retention and
+ *      settled for every pipeline of the database. Where the row itself has a
+ *      mark that says it is published, the mark decides: a stream that has not
+ *      come so far does not need the row. `more` asks for the next portion. What
+ *      a stream has settled may be known a moment later.
+ * (16) A replay (config.replay) takes no lock and leaves no trace: SETTLE writes
+ *      nothing. It returns what is settled, from the given point on, and may
+ *      return what is not settled too; where rows carry their state it does not.
+ *      A table without a sequence refuses replay_from_seq with UNSUPPORTED.
+ *
+ * Rows that carry their state (PostgreSQL, layout status and tables of
+ * applications, in mode poll) remember by themselves what became of an event:
+ *
+ * (17) There are no parked rows: is_blocked is never set, FETCH_PARKED finds
+ *      nothing, parked_due_us stays CLOCK_NEVER. FETCH returns an event that was
+ *      PARKED again when its time has come by the database's clock, with its
+ *      `attempts`, and then those behind it in its lane, in order. Until then it
+ *      returns nothing of that lane but what is in flight already. QUEUED and
+ *      RELEASED leave the row as it was. A dead row is never returned; where dead
+ *      letters block, nothing of its lane is, whatever its place: which row came
+ *      first is not known of rows that were committed late. What one pipeline
+ *      has settled is settled for all.
+ * (18) Without order (config.ordered is false), where a row can be claimed, many
+ *      relays of a pipeline are active at once, and each event is with one of
+ *      them. close() gives back what is claimed; a claim that nobody renews ends.
+ *      A relay settles only rows whose claim is still its own, and leaves the
+ *      others without an error.
  */
 #ifndef CORE_SOURCE_H
 #define CORE_SOURCE_H

@@ -9,6 +9,8 @@
 
 #include "support/source_harness.h"
 
+/* All of it: this file's tests, those of parked rows or of rows that carry their state,
+ * and those of intents. The number of failures. */
 int source_contract_run(const char *name, const struct source_fixture *f);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The source's contract over SQLite. */
-#include "contract/intent_contract.h"
 #include "contract/source_contract.h"
 
 #include <setjmp.h>
@@ -87,6 +86,5 @@ int main(void)
         .take_over = take_over,
         .bad_url = "sqlite:/nonexistent/shop.db",
     };
-    return source_contract_run("source_sqlite", &fixture) +
-           intent_contract_run("source_sqlite, exactly once", &fixture);
+    return source_contract_run("source_sqlite", &fixture);
 }

@@ -51,12 +51,13 @@ int64_t pg_fixture_value(int i, const char *sql)
     return v;
 }
 
-static void init_outbox(void)
+void pg_fixture_init(const char *layout)
 {
     struct outrider_error err = {0};
     struct arena arena;
     struct pipeline_config config;
-    struct init_options options = {.payload = "text"}; /* jsonb would not keep the bytes */
+    /* jsonb would not keep the bytes */
+    struct init_options options = {.layout = layout, .payload = "text"};
     struct store *s = calloc(1, outrider__store_postgres.size);
     outrider__arena_init(&arena, 4096);
     assert_int_equal(outrider__config_init(&config, &arena, "default", &err), 0);
@@ -69,14 +70,19 @@ static void init_outbox(void)
     outrider__arena_release(&arena);
 }
 
-static void set_up(char *ret_url, size_t size)
+const char *pg_fixture_database(const char *name)
 {
-    pg_server_url("shop", true, url, sizeof url);
-    init_outbox();
-    (void)snprintf(ret_url, size, "%s", url);
+    pg_server_url(name, true, url, sizeof url);
+    return url;
 }
 
-static void tear_down(void)
+static void set_up(char *ret_url, size_t size)
+{
+    (void)snprintf(ret_url, size, "%s", pg_fixture_database("shop"));
+    pg_fixture_init(NULL);
+}
+
+void pg_fixture_end_sessions(void)
 {
     for (int i = 0; i < SESSIONS; i++) {
         PQfinish(sessions[i]);
@@ -136,7 +142,7 @@ static void take_over(const char *pipeline)
 const struct source_fixture pg_fixture = {
     .ops = &outrider__source_postgres,
     .set_up = set_up,
-    .tear_down = tear_down,
+    .tear_down = pg_fixture_end_sessions,
     .insert = insert,
     .finish = finish,
     .count_outbox = count_outbox,

@@ -13,6 +13,11 @@ PGconn *pg_fixture_session(int i);
 void pg_fixture_sql(int i, const char *sql);
 int64_t pg_fixture_value(int i, const char *sql);
 
+/* A database for the sessions, made anew; and an outbox of this layout in it. */
+const char *pg_fixture_database(const char *name);
+void pg_fixture_init(const char *layout);
+void pg_fixture_end_sessions(void);
+
 extern const struct source_fixture pg_fixture;
 
 #endif

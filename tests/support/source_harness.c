@@ -12,6 +12,12 @@
 
 #define DAY_US (24 * 3600000000LL)
 
+static void init_batches(struct harness *h)
+{
+    assert_int_equal(outrider__batch_init(&h->batch, HARNESS_BATCH, 1 << 20, NULL), 0);
+    assert_int_equal(outrider__batch_init(&h->parked, HARNESS_BATCH, 1 << 20, NULL), 0);
+}
+
 void harness_init(struct harness *h, const struct source_fixture *f)
 {
     *h = (struct harness){.fixture = f};
@@ -23,14 +29,27 @@ void harness_init(struct harness *h, const struct source_fixture *f)
                    .batch = HARNESS_BATCH,
                    .batch_bytes = 1 << 20,
                    .max_payload = 1 << 20,
-                   .connect_timeout_us = 2000000},
+                   .connect_timeout_us = 2000000,
+                   .lease_us = 600000000},
         .retry = {.max_attempts = 6, .on_dead = ON_DEAD_SKIP},
         .cleanup = {.retention_us = DAY_US, .batch = 10},
         .ordered = true,
         .sink_identity = "null:",
     };
-    assert_int_equal(outrider__batch_init(&h->batch, HARNESS_BATCH, 1 << 20, NULL), 0);
-    assert_int_equal(outrider__batch_init(&h->parked, HARNESS_BATCH, 1 << 20, NULL), 0);
+    init_batches(h);
+    if (f->configure != NULL)
+        f->configure(&h->config);
+    if (f->begin != NULL)
+        f->begin(h);
+}
+
+void harness_init_second(struct harness *h, const struct harness *first, const char *pipeline)
+{
+    *h = (struct harness){.fixture = first->fixture, .config = first->config, .is_second = true};
+    init_batches(h);
+    h->config.name = pipeline;
+    if (strcmp(pipeline, first->config.name) != 0 && h->fixture->begin != NULL)
+        h->fixture->begin(h);
 }
 
 void harness_release(struct harness *h)
@@ -38,7 +57,7 @@ void harness_release(struct harness *h)
     harness_close(h);
     outrider__batch_release(&h->batch);
     outrider__batch_release(&h->parked);
-    if (h->fixture != NULL)
+    if (h->fixture != NULL && !h->is_second)
         h->fixture->tear_down();
     h->fixture = NULL;
 }
@@ -138,11 +157,34 @@ void harness_must_do(struct harness *h, struct source_op *op)
         fail_msg("operation %d: %s", op->kind, err.message);
 }
 
+size_t harness_fetch_into(struct harness *h, struct batch *b)
+{
+    if (h->fixture->arrive != NULL)
+        h->fixture->arrive(h);
+    outrider__batch_reset(b);
+    harness_must_do(h, &(struct source_op){.kind = SOURCE_FETCH, .batch = b});
+    return b->n;
+}
+
+void harness_fetch_some(struct harness *h, struct batch *b)
+{
+    int64_t deadline = outrider__clock_now().mono_us + HARNESS_TIMEOUT_US;
+    while (harness_fetch_into(h, b) == 0) {
+        assert_true(outrider__clock_now().mono_us < deadline);
+        harness_pause(h);
+    }
+}
+
 size_t harness_fetch(struct harness *h)
 {
-    outrider__batch_reset(&h->batch);
-    harness_must_do(h, &(struct source_op){.kind = SOURCE_FETCH, .batch = &h->batch});
-    return h->batch.n;
+    return harness_fetch_into(h, &h->batch);
+}
+
+size_t harness_fetch_failed(struct harness *h)
+{
+    if (h->fixture->rows_carry_state)
+        return harness_fetch_into(h, &h->parked);
+    return harness_fetch_parked(h, outrider__clock_now().wall_us);
 }
 
 size_t harness_fetch_parked(struct harness *h, int64_t now_wall_us)
@@ -217,4 +259,11 @@ uint64_t harness_number(const struct event *e)
     for (size_t i = 5; i < e->payload.len && e->payload.data[i] != '}'; i++)
         n = n * 10 + (uint64_t)(e->payload.data[i] - '0');
     return n;
+}
+
+void harness_assert_numbers(const struct batch *b, const uint64_t *numbers, size_t n)
+{
+    assert_int_equal(b->n, n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(harness_number(&b->events[i]), numbers[i]);
 }
