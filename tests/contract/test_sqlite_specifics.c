@@ -20,49 +20,13 @@
 #include "outrider/sqlite.h"
 #include "sqlite/source.h"
 #include "sqlite/sqlite.h"
-#include "support/sqlite_fixture.h"
-
-static struct sqlite_fixture f;
-
-static void make_outbox(char *ret_url, size_t size)
-{
-    sqlite_fixture_init(&f);
-    (void)snprintf(ret_url, size, "%s", f.url);
-}
-
-static void remove_outbox(void)
-{
-    sqlite_fixture_remove(&f);
-}
-
-static void insert_event(const struct outrider_event *events, size_t n)
-{
-    struct outrider_error err = {0};
-    if (sqlite3_get_autocommit(f.db))
-        sqlite_must(f.db, "BEGIN IMMEDIATE");
-    for (size_t i = 0; i < n; i++)
-        if (outrider_enqueue_sqlite(f.db, &events[i], 0, NULL, &err) < 0)
-            fail_msg("enqueue: %s", err.message);
-}
-
-static void finish(bool commit)
-{
-    sqlite_must(f.db, commit ? "COMMIT" : "ROLLBACK");
-}
-
-static const struct source_fixture fixture = {
-    .ops = &outrider__source_sqlite,
-    .set_up = make_outbox,
-    .tear_down = remove_outbox,
-    .insert = insert_event,
-    .finish = finish,
-};
+#include "support/sqlite_layout.h"
 
 static int set_up(void **state)
 {
     struct harness *h = malloc(sizeof *h);
     assert_non_null(h);
-    harness_init(h, &fixture);
+    harness_init(h, &sqlite_log);
     *state = h;
     return 0;
 }
@@ -142,12 +106,13 @@ static void a_rewritten_history_stops_a_start(void **state)
     settle_three(h);
     harness_close(h);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        sqlite_must(f.db, "BEGIN; CREATE TABLE copy AS SELECT * FROM outbox; COMMIT");
-        sqlite_must(f.db, ways[i]);
+        sqlite_must(sqlite_shop.db, "BEGIN; CREATE TABLE copy AS SELECT * FROM outbox; COMMIT");
+        sqlite_must(sqlite_shop.db, ways[i]);
         start_fails(h, OUTRIDER_HISTORY, OUTRIDER_STOP, "outrider resync");
-        sqlite_must(f.db, "DELETE FROM outbox; INSERT INTO outbox SELECT * FROM copy;"
-                          "DROP TABLE copy; DELETE FROM sqlite_sequence WHERE name = 'outbox';"
-                          "INSERT INTO sqlite_sequence VALUES ('outbox', 3)");
+        sqlite_must(sqlite_shop.db,
+                    "DELETE FROM outbox; INSERT INTO outbox SELECT * FROM copy;"
+                    "DROP TABLE copy; DELETE FROM sqlite_sequence WHERE name = 'outbox';"
+                    "INSERT INTO sqlite_sequence VALUES ('outbox', 3)");
         harness_activate(h); /* all is as it was */
         harness_close(h);
     }
@@ -169,10 +134,10 @@ static void a_history_rewritten_under_a_running_relay_stops_it(void **state)
         struct outrider_error err = {0};
         if (i > 0) {
             harness_release(h);
-            harness_init(h, &fixture);
+            harness_init(h, &sqlite_log);
         }
         settle_three(h);
-        sqlite_must(f.db, ways[i]);
+        sqlite_must(sqlite_shop.db, ways[i]);
         outrider__batch_reset(&h->batch);
         struct source_op op = {.kind = SOURCE_FETCH, .batch = &h->batch};
         assert_int_equal(harness_do(h, &op, &err), -1);
@@ -189,7 +154,8 @@ static void another_sink_is_refused_with_the_way_out(void **state)
     harness_close(h);
     h->config.sink_identity = "file:/other";
     start_fails(h, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP, "--name");
-    sqlite_must(f.db, "UPDATE outrider_cursor SET sink = 'file:/other'"); /* as the error says */
+    sqlite_must(sqlite_shop.db,
+                "UPDATE outrider_cursor SET sink = 'file:/other'"); /* as the error says */
     harness_activate(h);
     assert_int_equal(harness_fetch(h), 0);
 }
@@ -197,13 +163,13 @@ static void another_sink_is_refused_with_the_way_out(void **state)
 static void other_schemas_are_refused(void **state)
 {
     struct harness *h = *state;
-    sqlite_must(f.db, "UPDATE outrider_schema SET version = 99");
+    sqlite_must(sqlite_shop.db, "UPDATE outrider_schema SET version = 99");
     start_fails(h, OUTRIDER_SCHEMA_NEWER, OUTRIDER_STOP, "upgrade");
-    sqlite_must(f.db, "UPDATE outrider_schema SET version = 0");
+    sqlite_must(sqlite_shop.db, "UPDATE outrider_schema SET version = 0");
     start_fails(h, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP, "outrider init");
-    sqlite_must(f.db, "DROP TABLE outrider_schema");
+    sqlite_must(sqlite_shop.db, "DROP TABLE outrider_schema");
     start_fails(h, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP, "outrider init");
-    sqlite_must(f.db, "DROP TABLE outbox");
+    sqlite_must(sqlite_shop.db, "DROP TABLE outbox");
     start_fails(h, OUTRIDER_NO_OUTBOX, OUTRIDER_STOP, "outrider init --db sqlite:");
 }
 
@@ -211,7 +177,7 @@ static void what_is_no_database_is_refused(void **state)
 {
     struct harness *h = *state;
     char path[160], url[200];
-    (void)snprintf(path, sizeof path, "%s/notes.txt", f.dir);
+    (void)snprintf(path, sizeof path, "%s/notes.txt", sqlite_shop.dir);
     (void)snprintf(url, sizeof url, "sqlite:%s", path);
     h->config.source.url = url;
     start_fails(h, OUTRIDER_NOT_FOUND, OUTRIDER_STOP, "does not exist");
@@ -235,12 +201,12 @@ static void a_damaged_file_is_told_from_a_wrong_one(void **state)
     struct harness *h = *state;
     static const char *const keys[] = {"a"};
     harness_insert_many(h, 200, keys, 1);
-    sqlite_must(f.db, "PRAGMA wal_checkpoint(TRUNCATE)");
-    int fd = open(f.path, O_WRONLY);
+    sqlite_must(sqlite_shop.db, "PRAGMA wal_checkpoint(TRUNCATE)");
+    int fd = open(sqlite_shop.path, O_WRONLY);
     char junk[4096];
     memset(junk, 0xa5, sizeof junk);
     assert_true(fd >= 0);
-    int64_t pages = sqlite_value(f.db, "PRAGMA page_count");
+    int64_t pages = sqlite_value(sqlite_shop.db, "PRAGMA page_count");
     for (int64_t page = 1; page < pages; page++)
         assert_int_equal(pwrite(fd, junk, sizeof junk, page * 4096), sizeof junk);
     (void)close(fd);
@@ -254,18 +220,18 @@ static void a_file_that_cannot_be_written_is_refused(void **state)
     struct harness *h = *state;
     bool is_root = geteuid() == 0; /* who may write everything */
     if (is_root) {
-        assert_int_equal(chown(f.dir, NOBODY, (gid_t)-1), 0);
-        assert_int_equal(chown(f.path, NOBODY, (gid_t)-1), 0);
+        assert_int_equal(chown(sqlite_shop.dir, NOBODY, (gid_t)-1), 0);
+        assert_int_equal(chown(sqlite_shop.path, NOBODY, (gid_t)-1), 0);
         assert_int_equal(seteuid(NOBODY), 0);
     }
-    assert_int_equal(chmod(f.path, 0444), 0);
+    assert_int_equal(chmod(sqlite_shop.path, 0444), 0);
     start_fails(h, OUTRIDER_DB_READONLY, OUTRIDER_STOP, "permissions");
-    assert_int_equal(chmod(f.path, 0000), 0);
+    assert_int_equal(chmod(sqlite_shop.path, 0000), 0);
     start_fails(h, OUTRIDER_AUTH, OUTRIDER_STOP, "permissions");
-    assert_int_equal(chmod(f.path, 0644), 0);
-    assert_int_equal(chmod(f.dir, 0555), 0);
+    assert_int_equal(chmod(sqlite_shop.path, 0644), 0);
+    assert_int_equal(chmod(sqlite_shop.dir, 0555), 0);
     start_fails(h, OUTRIDER_DB_READONLY, OUTRIDER_STOP, "directory");
-    assert_int_equal(chmod(f.dir, 0755), 0);
+    assert_int_equal(chmod(sqlite_shop.dir, 0755), 0);
     if (is_root)
         assert_int_equal(seteuid(0), 0);
 }
@@ -273,9 +239,9 @@ static void a_file_that_cannot_be_written_is_refused(void **state)
 static void a_writer_that_does_not_end_is_named_as_the_reason(void **state)
 {
     struct harness *h = *state;
-    sqlite_must(f.db, "BEGIN IMMEDIATE");
+    sqlite_must(sqlite_shop.db, "BEGIN IMMEDIATE");
     start_fails(h, OUTRIDER_DB_LOCKED, OUTRIDER_RETRY, "lock");
-    sqlite_must(f.db, "COMMIT");
+    sqlite_must(sqlite_shop.db, "COMMIT");
     harness_activate(h);
 }
 
@@ -290,7 +256,7 @@ static void a_settle_waits_for_a_writer_without_giving_the_connection_up(void **
     harness_decide(&h->batch.events[0], OUTCOME_DELIVERED, 0);
     h->batch.n_settle = 1;
     struct source_op op = {.kind = SOURCE_SETTLE, .batch = &h->batch, .now_wall_us = 1};
-    sqlite_must(f.db, "BEGIN IMMEDIATE");
+    sqlite_must(sqlite_shop.db, "BEGIN IMMEDIATE");
     assert_int_equal(h->source->ops->start(h->source, &op, &err), 0);
     struct instant now = outrider__clock_now();
     for (int i = 0; i < 5; i++, now.mono_us += 100000) {
@@ -298,10 +264,10 @@ static void a_settle_waits_for_a_writer_without_giving_the_connection_up(void **
         assert_null(done);
         assert_true(h->source->wake_us > now.mono_us);
     }
-    sqlite_must(f.db, "COMMIT");
+    sqlite_must(sqlite_shop.db, "COMMIT");
     assert_int_equal(h->source->ops->poll(h->source, now, &done, &err), 0);
     assert_ptr_equal(done, &op);
-    assert_int_equal(sqlite_value(f.db, "SELECT position FROM outrider_cursor"), 1);
+    assert_int_equal(sqlite_value(sqlite_shop.db, "SELECT position FROM outrider_cursor"), 1);
 }
 
 static void a_settle_that_waits_beyond_connect_timeout_is_an_error(void **state)
@@ -314,12 +280,12 @@ static void a_settle_that_waits_beyond_connect_timeout_is_an_error(void **state)
     harness_decide(&h->batch.events[0], OUTCOME_DELIVERED, 0);
     h->batch.n_settle = 1;
     struct source_op op = {.kind = SOURCE_SETTLE, .batch = &h->batch, .now_wall_us = 1};
-    sqlite_must(f.db, "BEGIN IMMEDIATE");
+    sqlite_must(sqlite_shop.db, "BEGIN IMMEDIATE");
     assert_int_equal(h->source->ops->start(h->source, &op, &err), 0);
     activation_fails(h, &err);
     assert_int_equal(err.code, OUTRIDER_DB_LOCKED);
     assert_int_equal(err.disposition, OUTRIDER_RETRY);
-    sqlite_must(f.db, "COMMIT");
+    sqlite_must(sqlite_shop.db, "COMMIT");
 }
 
 /* A settle that waits for a writer, and a fetch started behind it; whether the
@@ -337,13 +303,13 @@ static bool fetch_passes_a_waiting_settle(struct harness *h, enum outcome outcom
     h->batch.n_settle = 1;
     struct source_op settle = {.kind = SOURCE_SETTLE, .batch = &h->batch, .now_wall_us = 1};
     struct source_op fetch = {.kind = SOURCE_FETCH, .batch = &second};
-    sqlite_must(f.db, "BEGIN IMMEDIATE");
+    sqlite_must(sqlite_shop.db, "BEGIN IMMEDIATE");
     assert_int_equal(h->source->ops->start(h->source, &settle, &err), 0);
     assert_int_equal(h->source->ops->start(h->source, &fetch, &err), 0);
     struct source_op *done = harness_poll(h);
     bool passes = done == &fetch && second.n == 1;
     assert_true(passes || done == NULL);
-    sqlite_must(f.db, "COMMIT");
+    sqlite_must(sqlite_shop.db, "COMMIT");
     assert_ptr_equal(harness_poll(h), &settle);
     assert_ptr_equal(harness_poll(h), passes ? NULL : &fetch);
     assert_int_equal(second.n, 1);
@@ -465,10 +431,10 @@ static void a_file_moved_over_the_database_is_noticed(void **state)
     struct outrider_error err = {0};
     char other[200];
     settle_three(h);
-    (void)snprintf(other, sizeof other, "VACUUM INTO '%s/backup.db'", f.dir);
-    sqlite_must(f.db, other);
-    (void)snprintf(other, sizeof other, "%s/backup.db", f.dir);
-    assert_int_equal(rename(other, f.path), 0);
+    (void)snprintf(other, sizeof other, "VACUUM INTO '%s/backup.db'", sqlite_shop.dir);
+    sqlite_must(sqlite_shop.db, other);
+    (void)snprintf(other, sizeof other, "%s/backup.db", sqlite_shop.dir);
+    assert_int_equal(rename(other, sqlite_shop.path), 0);
     activation_fails(h, &err);
     assert_int_equal(err.disposition, OUTRIDER_RETRY);
     assert_non_null(strstr(err.message, "replaced"));
@@ -479,7 +445,7 @@ static void an_idle_source_notices_that_its_file_is_gone(void **state)
     struct harness *h = *state;
     struct outrider_error err = {0};
     settle_three(h);
-    assert_int_equal(unlink(f.path), 0);
+    assert_int_equal(unlink(sqlite_shop.path), 0);
     activation_fails(h, &err);
     assert_int_equal(err.disposition, OUTRIDER_RETRY);
     assert_non_null(strstr(err.message, "replaced"));
@@ -489,15 +455,16 @@ static void an_idle_source_notices_that_its_file_is_gone(void **state)
 static void rows_that_make_no_sense_become_malformed_events(void **state)
 {
     struct harness *h = *state;
-    sqlite_must(f.db,
+    sqlite_must(sqlite_shop.db,
                 "DROP TABLE outbox; CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, "
                 "id, aggregate_type, aggregate_id, event_type, payload, headers, topic, "
                 "partition_key, partition, occurred_at, created_at, expires_at);"
                 "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, created_at) "
                 "VALUES (NULL, 'a', 'b', 'c', '2026-01-01'), ('i1', 'a', 'b', NULL, '2026-01-01'), "
                 "('i2', 'a', 'b', 'c', 'yesterday'), ('i3', 1, 2.5, x'61', '2026-01-01 00:00:00')");
-    sqlite_must(f.db, "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, "
-                      "created_at, expires_at) VALUES ('i4', 'a', 'b', 'c', '2026-01-01', 'soon')");
+    sqlite_must(sqlite_shop.db,
+                "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, "
+                "created_at, expires_at) VALUES ('i4', 'a', 'b', 'c', '2026-01-01', 'soon')");
     harness_activate(h);
     assert_int_equal(harness_fetch(h), 5);
     for (size_t i = 0; i < 5; i++) {
@@ -511,7 +478,7 @@ static void rows_that_make_no_sense_become_malformed_events(void **state)
     assert_true(bytes_eq_str(h->batch.events[3].aggregate_type, "1"));
     assert_true(bytes_eq_str(h->batch.events[3].event_type, "a"));
     harness_settle(h, &h->batch, OUTCOME_DEAD);
-    assert_int_equal(sqlite_value(f.db, "SELECT count(*) FROM outrider_parked"), 5);
+    assert_int_equal(sqlite_value(sqlite_shop.db, "SELECT count(*) FROM outrider_parked"), 5);
     assert_int_equal(harness_fetch(h), 0);
     harness_close(h);
     harness_activate(h);
@@ -522,7 +489,7 @@ static void an_outbox_in_utf16_is_read_as_utf8(void **state)
     struct harness *h = *state;
     char path[160], url[200];
     sqlite3 *db;
-    (void)snprintf(path, sizeof path, "%s/wide.db", f.dir);
+    (void)snprintf(path, sizeof path, "%s/wide.db", sqlite_shop.dir);
     (void)snprintf(url, sizeof url, "sqlite:%s", path);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     sqlite_must(db, "PRAGMA encoding = 'UTF-16'");
@@ -555,13 +522,13 @@ static void a_pipelines_name_may_hold_any_bytes(void **state)
 static void two_paths_to_one_database_share_one_lock(void **state)
 {
     struct harness *h = *state;
-    struct harness second = {.fixture = &fixture, .config = h->config};
+    struct harness second = {.fixture = &sqlite_log, .config = h->config};
     struct outrider_error err = {0};
     struct source_op *done;
     char link_path[160], url[200];
-    (void)snprintf(link_path, sizeof link_path, "%s/link.db", f.dir);
+    (void)snprintf(link_path, sizeof link_path, "%s/link.db", sqlite_shop.dir);
     (void)snprintf(url, sizeof url, "sqlite:%s", link_path);
-    assert_int_equal(symlink(f.path, link_path), 0);
+    assert_int_equal(symlink(sqlite_shop.path, link_path), 0);
     second.config.source.url = url;
     harness_activate(h);
     assert_int_equal(harness_open(&second, &err), 0);
@@ -589,7 +556,7 @@ static void *write_events(void *arg)
     char key[32];
     sqlite3 *db = NULL;
     (void)snprintf(key, sizeof key, "writer-%u", w->number);
-    if (sqlite3_open(f.path, &db) != SQLITE_OK)
+    if (sqlite3_open(sqlite_shop.path, &db) != SQLITE_OK)
         abort();
     (void)sqlite3_busy_timeout(db, 60000);
     (void)sqlite3_exec(db, "PRAGMA synchronous = OFF", NULL, NULL, NULL);
@@ -661,7 +628,7 @@ static void of_writers_at_once_nothing_is_lost_invented_or_reordered(void **stat
 /* In a child: fetches four events, parks one, delivers the others, settles. */
 static void relay_once(const struct pipeline_config *config)
 {
-    struct harness h = {.fixture = &fixture, .config = *config};
+    struct harness h = {.fixture = &sqlite_log, .config = *config};
     if (outrider__batch_init(&h.batch, HARNESS_BATCH, 1 << 20, NULL) < 0)
         _exit(9);
     harness_activate(&h);
@@ -691,7 +658,7 @@ static void a_kill_at_any_point_leaves_a_batch_settled_or_not_at_all(void **stat
         int status;
         if (i > 0) {
             harness_release(h);
-            harness_init(h, &fixture);
+            harness_init(h, &sqlite_log);
         }
         harness_insert_many(h, 4, keys, 2);
         pid_t pid = fork();
@@ -705,10 +672,10 @@ static void a_kill_at_any_point_leaves_a_batch_settled_or_not_at_all(void **stat
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
             fail_msg("%s: the child was not killed there (%d)", cases[i].point, status);
-        assert_int_equal(sqlite_value(f.db, "SELECT count(*) FROM outrider_cursor WHERE "
-                                            "position = 4 AND delivered_total = 3"),
+        assert_int_equal(sqlite_value(sqlite_shop.db, "SELECT count(*) FROM outrider_cursor WHERE "
+                                                      "position = 4 AND delivered_total = 3"),
                          cases[i].is_settled);
-        assert_int_equal(sqlite_value(f.db, "SELECT count(*) FROM outrider_parked"),
+        assert_int_equal(sqlite_value(sqlite_shop.db, "SELECT count(*) FROM outrider_parked"),
                          cases[i].is_settled);
     }
 }
