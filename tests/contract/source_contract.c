@@ -120,6 +120,24 @@ static void what_a_relay_beside_this_one_writes_is_no_event(void **state)
     harness_release(&poller);
 }
 
+/* (1), (2) */
+static void what_was_returned_survives_a_crash_of_the_database(void **state)
+{
+    struct harness *h = *state;
+    if (h->fixture->crash == NULL)
+        skip();
+    harness_activate(h);
+    h->fixture->write_lazily();
+    harness_insert(h, "a");
+    harness_fetch_some(h, &h->batch);
+    h->fixture->crash();
+    harness_close(h);
+    assert_int_equal(h->fixture->count_outbox(), 1);
+    harness_activate(h);
+    harness_fetch_some(h, &h->batch);
+    ASSERT_NUMBERS(&h->batch, 0);
+}
+
 /* (2) */
 static void an_event_is_returned_until_it_is_settled(void **state)
 {
@@ -615,6 +633,7 @@ int source_contract_run(const char *name, const struct source_fixture *f)
         T(a_rolled_back_event_is_never_returned),
         T(an_event_of_an_open_transaction_is_not_seen_before_its_commit),
         T(what_a_relay_beside_this_one_writes_is_no_event),
+        T(what_was_returned_survives_a_crash_of_the_database),
         T(an_event_is_returned_until_it_is_settled),
         T(fetching_runs_ahead_of_settling),
         T(settling_the_front_of_a_batch_keeps_the_rest),

@@ -229,6 +229,12 @@ static void write_lazily(void)
     pg_fixture_sql(0, "SET synchronous_commit = off");
 }
 
+static void crash(void)
+{
+    pg_server_restart("immediate");
+    pg_fixture_end_sessions();
+}
+
 static void cut(void)
 {
     pg_fixture_sql(1, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
@@ -326,11 +332,11 @@ static void begin_cdc(struct harness *h)
     harness_close(h);
 }
 
-#define COMMON                                                                                  \
-    .ops = &outrider__source_postgres, .tear_down = pg_fixture_end_sessions, .insert = insert,  \
-    .finish = finish, .count_outbox = count_outbox, .count_parked = count_parked,               \
-    .age_outbox = age_outbox, .take_over = take_over, .cut = cut, .write_lazily = write_lazily, \
-    .bad_url = "postgresql://host:port:port/?nonsense=1"
+#define COMMON                                                                                 \
+    .ops = &outrider__source_postgres, .tear_down = pg_fixture_end_sessions, .insert = insert, \
+    .finish = finish, .count_outbox = count_outbox, .count_parked = count_parked,              \
+    .age_outbox = age_outbox, .take_over = take_over, .cut = cut, .crash = crash,              \
+    .write_lazily = write_lazily, .bad_url = "postgresql://host:port:port/?nonsense=1"
 
 static void take_over(const char *pipeline)
 {

@@ -61,6 +61,8 @@ struct source_fixture {
     void (*make_due)(void);
     /* From now on the application's commits return before they are on disk. */
     void (*write_lazily)(void);
+    /* The database crashes, loses what it had not written, and starts again. */
+    void (*crash)(void);
     /* Ends the connections of all relays, as a server that goes away does. */
     void (*cut)(void);
 };

@@ -78,6 +78,7 @@ static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *er
 {
     struct cdc_source *c = cdc_of(s);
     s->base.mark_reached = false;
+    c->mark_lsn = 0; /* of the mark before: that one is reached */
     return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_mark, op, err);
 }
 
