@@ -321,6 +321,16 @@ static void a_fetch_behind_a_settle_that_parks_knows_of_it(void **state)
     assert_true(h->parked.events[0].is_blocked);
 }
 
+/* (17): the first event stands before the second, also when it has just been given back. */
+static void a_fetch_behind_a_settle_that_gives_back_keeps_the_order(void **state)
+{
+    struct harness *h = *state;
+    if (!h->fixture->rows_carry_state)
+        return; /* what is given back was a parked row: FETCH_PARKED returns it */
+    settle_and_fetch(h, OUTCOME_RELEASED);
+    ASSERT_NUMBERS(&h->parked, 0, 1);
+}
+
 /* (3) */
 static void an_empty_settle_is_no_error(void **state)
 {
@@ -643,6 +653,7 @@ int source_contract_run(const char *name, const struct source_fixture *f)
         T(operations_complete_in_the_order_in_which_they_were_started),
         T(a_fetch_behind_a_settle_of_delivered_events_finds_what_comes_next),
         T(a_fetch_behind_a_settle_that_parks_knows_of_it),
+        T(a_fetch_behind_a_settle_that_gives_back_keeps_the_order),
         T(a_lost_connection_voids_what_is_under_way_and_a_new_one_reads_it_again),
         T(close_is_legal_with_operations_under_way_and_after_a_failed_open),
         T(a_second_relay_stands_by_until_the_first_one_ends),

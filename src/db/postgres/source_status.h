@@ -83,7 +83,8 @@ struct status_table {
 struct status_flight {
     struct batch *batch; /* NULL: the slot is free */
     struct status_table *table;
-    bool has_copies; /* outrider_parked knows some of its rows */
+    bool has_copies;  /* outrider_parked knows some of its rows */
+    bool is_settling; /* the statements that settle the batch are sent */
     char owner[STATUS_OWNER_SIZE];
 };
 

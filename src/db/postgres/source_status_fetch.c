@@ -55,12 +55,18 @@ static void add_delays(struct status_source *d)
     outrider__pg_array_end(&d->args);
 }
 
+/* The server executes statements in the order in which they are sent. So when this fetch
+ * is executed, the rows of a batch that is being settled say themselves what became of
+ * them. Leaving them out would pass over a row that is given back, and return the next
+ * one of its key. */
 static void add_in_flight(struct status_source *d, const struct status_table *t)
 {
     outrider__pg_array_begin(&d->args, PG_TEXT);
     for (size_t i = 0; i < STATUS_FLIGHTS_MAX; i++) {
         const struct status_flight *f = &d->flights[i];
-        for (size_t k = 0; f->batch != NULL && f->table == t && k < f->batch->n; k++)
+        if (f->batch == NULL || f->is_settling || f->table != t)
+            continue;
+        for (size_t k = 0; k < f->batch->n; k++)
             outrider__pg_array_text(&d->args, f->batch->events[k].id);
     }
     outrider__pg_array_end(&d->args);

@@ -316,6 +316,7 @@ int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
         return 0;
     }
     give_back_rest(f);
+    f->is_settling = true;
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_request_begin(c, settled, op, err) < 0 || add_cursor(d, f, err) < 0 ||
         outrider__pg_intent_add(d->s, op, err) < 0 ||
