@@ -83,7 +83,8 @@ static void make(void)
                                .n = N,
                                .n_key = 1,
                                .role = "relay",
-                               .can_delete = true};
+                               .can_delete = true,
+                               .can_see_place = true};
 }
 
 static struct column_map mapped(void)
@@ -208,6 +209,9 @@ static void the_rights_that_are_missing_are_one_statement(void **state)
     lacks("runs: GRANT SELECT (payload), UPDATE (status, next_retry_at) ON public.mail TO relay");
     given("source.after_publish", "delete");
     lacks("UPDATE (status, next_retry_at), DELETE ON public.mail TO relay");
+    make(); /* without a sequence, the place of a row says its order */
+    table.can_see_place = false;
+    lacks("runs: GRANT SELECT (xmin, cmin, tableoid, ctid) ON public.mail TO relay");
 }
 
 static void a_replay_reads_only(void **state)
@@ -231,11 +235,12 @@ static void what_is_granted_to_a_role_is_what_is_needed(void **state)
     outrider__map_needs(&m, &config, &needs);
     outrider__strbuf_init(&sql, 4096);
     outrider__map_grant(&m, &needs, "outrider_relay", &sql);
-    assert_string_equal(strbuf_cstr(&sql),
-                        "GRANT SELECT (id, aggregate_id, payload, status, created_at, "
-                        "published_at, next_retry_at, attempts, locked_by, locked_until, xmin, "
-                        "ctid), UPDATE (status, published_at, next_retry_at, attempts, locked_by, "
-                        "locked_until) ON public.mail TO outrider_relay");
+    assert_string_equal(
+        strbuf_cstr(&sql),
+        "GRANT SELECT (id, aggregate_id, payload, status, created_at, "
+        "published_at, next_retry_at, attempts, locked_by, locked_until, xmin, "
+        "cmin, tableoid, ctid), UPDATE (status, published_at, next_retry_at, attempts, locked_by, "
+        "locked_until) ON public.mail TO outrider_relay");
     outrider__strbuf_release(&sql);
 }
 

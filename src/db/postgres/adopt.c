@@ -40,6 +40,7 @@ enum column {
     C_RELKIND,
     C_ROLE,
     C_CAN_DELETE,
+    C_CAN_SEE_PLACE,
     C_HIDES_UPDATE,
     C_HIDES_DELETE,
     C_SCHEMA,
@@ -184,6 +185,7 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
         .role = keep(arena, r, 0, C_ROLE),
         .is_partitioned = a->is_partitioned,
         .can_delete = outrider__pg_get_bool(r, 0, C_CAN_DELETE),
+        .can_see_place = outrider__pg_get_bool(r, 0, C_CAN_SEE_PLACE),
         .hides_update = outrider__pg_get_bool(r, 0, C_HIDES_UPDATE),
         .hides_delete = outrider__pg_get_bool(r, 0, C_HIDES_DELETE),
     };

@@ -31,6 +31,7 @@ SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relname::text,
     a.attgenerated <> '' OR a.attidentity = 'a',
     has_column_privilege(c.oid, a.attnum, 'SELECT'), has_column_privilege(c.oid, a.attnum, 'UPDATE'),
     c.relkind::text, quote_ident(current_user), has_table_privilege(c.oid, 'DELETE'),
+    (SELECT bool_and(has_column_privilege(c.oid, s.no, 'SELECT')) FROM unnest('{-1,-2,-3,-6}'::int2[]) AS s(no)),
     EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '2' AND r.is_instead),
     EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '4' AND r.is_instead),
     quote_ident(n.nspname), pg_has_role(c.relowner, 'USAGE'), a.attgenerated <> ''

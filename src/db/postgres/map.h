@@ -81,6 +81,7 @@ struct map_table {
     const char *role;       /* of the session, quoted */
     bool is_partitioned;
     bool can_delete;                 /* a right of that role */
+    bool can_see_place;              /* the right to read MAP_PLACE */
     bool hides_update, hides_delete; /* a rule does something else instead */
 };
 
@@ -147,9 +148,12 @@ bool outrider__map_is_written(enum column_role role);
  * map_check.c
  */
 /* What is done to the table by a relay with this configuration. */
+/* System columns: who wrote a row, and where the row lies. */
+#define MAP_PLACE "xmin, cmin, tableoid, ctid"
 struct map_needs {
     bool reads[MAP_COLUMNS_MAX], writes[MAP_COLUMNS_MAX]; /* as table->columns */
     bool deletes;
+    bool reads_place; /* MAP_PLACE: the order of insertion, and what mode cdc has settled */
 };
 void outrider__map_needs(const struct column_map *m, const struct pipeline_config *config,
                          struct map_needs *ret_needs);

@@ -213,6 +213,7 @@ void outrider__map_needs(const struct column_map *m, const struct pipeline_confi
         ret_needs->writes[c - m->table->columns] |=
             writes && is_written(config, (enum column_role)i);
     }
+    ret_needs->reads_place = m->columns[ROLE_SEQ] == NULL || config->source.mode == MODE_CDC;
     for (size_t i = 0; i < m->n_headers; i++)
         ret_needs->reads[m->headers[i].column - m->table->columns] = true;
     ret_needs->deletes =
@@ -223,7 +224,7 @@ void outrider__map_needs(const struct column_map *m, const struct pipeline_confi
 
 /* "SELECT (a, b)": of the columns that are needed, those that the role lacks, or all. */
 static void privilege(const struct column_map *m, const char *name, const bool *needs, bool is_all,
-                      bool is_select, struct strbuf *sql)
+                      bool is_select, bool with_place, struct strbuf *sql)
 {
     const char *before = sql->len > 0 ? ", " : "";
     size_t n = 0;
@@ -237,10 +238,10 @@ static void privilege(const struct column_map *m, const char *name, const bool *
             strbuf_append_str(sql, ", ");
         strbuf_append_str(sql, c->quoted);
     }
-    /* Which transactions mode cdc has settled, and where rows lie. */
-    if (n > 0 && is_all && is_select)
-        strbuf_append_str(sql, ", xmin, ctid");
-    if (n > 0)
+    if (with_place)
+        outrider__strbuf_appendf(sql, "%s%s%s" MAP_PLACE, n == 0 ? before : "", n == 0 ? name : "",
+                                 n == 0 ? " (" : ", ");
+    if (n > 0 || with_place)
         strbuf_append_str(sql, ")");
 }
 
@@ -249,8 +250,9 @@ void outrider__map_grant(const struct column_map *m, const struct map_needs *nee
 {
     struct strbuf list;
     outrider__strbuf_init(&list, sql->cap);
-    privilege(m, "SELECT", needs->reads, to != NULL, true, &list);
-    privilege(m, "UPDATE", needs->writes, to != NULL, false, &list);
+    bool lacks_place = needs->reads_place && !m->table->can_see_place;
+    privilege(m, "SELECT", needs->reads, to != NULL, true, to != NULL || lacks_place, &list);
+    privilege(m, "UPDATE", needs->writes, to != NULL, false, false, &list);
     if (needs->deletes && (to != NULL || !m->table->can_delete))
         outrider__strbuf_appendf(&list, "%sDELETE", list.len > 0 ? ", " : "");
     if (list.len > 0)
