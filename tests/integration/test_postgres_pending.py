@@ -97,7 +97,7 @@ class Pending(pgtest.PostgresTest):
         self.assertEqual(b.stop(), 0)
         self.assertEqual(self.pending(), 0, "after a stop")
         self.assertEqual(len(self.delivered()), 7 * tables)
-        self.assertEqual([row for row in self.delivered() if row["timestamp"] < "2026"], [])
+        self.assertEqual([row for row in self.delivered() if row["timestamp"] < "2000"], [])
 
 
 def add(kind, mode):
