@@ -77,8 +77,8 @@ class Bench:
         self.copies += 1
         name = f"copy{self.copies}"
         self.server.query(f"SELECT pg_copy_logical_replication_slot('outrider_{base}', 'outrider_{name}')", database)
-        self.server.query(f"INSERT INTO outrider_cursor (pipeline, outbox, mode) SELECT '{name}', outbox, mode FROM "
-                          f"outrider_cursor WHERE pipeline = '{base}'", database)
+        self.server.query(f"INSERT INTO outrider_cursor (pipeline, outbox, mode, slot) SELECT '{name}', outbox, mode, "
+                          f"'outrider_{name}' FROM outrider_cursor WHERE pipeline = '{base}'", database)
         return name
 
     def drop(self, database, name):
