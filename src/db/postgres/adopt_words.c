@@ -51,7 +51,9 @@ void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipelin
                                    const struct pg_catalog *cat, struct strbuf *sql)
 {
     const struct map_column *status = outrider__map_status(&a->table, config);
-    if (status == NULL || config->map.status_values.n > 0 || status->kind == KIND_INTEGER)
+    /* The CHECK of our own table has all the words. */
+    if (a->is_ours || status == NULL || config->map.status_values.n > 0 ||
+        status->kind == KIND_INTEGER)
         return;
     strbuf_append_str(sql, "SELECT (");
     if (status->kind == KIND_ENUM)
