@@ -39,6 +39,10 @@ struct outrider_event {
         sizeof(struct outrider_event), NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, -1, 0, 0 \
     }
 
+/* Bytes that aggregate_type, aggregate_id, event_type, topic and partition_key may each
+ * have: enqueue refuses more, and a relay makes a dead letter of such a row. */
+#define OUTRIDER_TEXT_MAX 16384
+
 /* Room for a UUID as text and its final zero byte. */
 #define OUTRIDER_ID_SIZE 37
 

@@ -13,14 +13,15 @@
  *  (2) The first deliveries of a key's events come in order, whichever of the
  *      applications and the relay delivers them.
  *  (3) The application waits for no broker. What the publisher's bounded queue
- *      (`hybrid.queue`) has no room for, and all while its sink or its
+ *      (`hybrid.queue`, and 64 MiB) has no room for, and all while its sink or its
  *      connection is away, is left to the relay.
  *  (4) A claim holds for `hybrid.lease`, and in its first half only is anything
  *      sent. What a crash leaves is the relay's when the lease has run out.
  *  (5) It needs layout `status` (columns status, locked_by, locked_at,
  *      locked_until), READ COMMITTED, a synchronous_commit other than off, and
- *      a relay that polls. Without them events are left to the relay; stats say
- *      so.
+ *      a relay that polls. Without them events are left to the relay, and so are
+ *      those of a transaction with one that is above source.max_payload or
+ *      source.max_headers; stats say so.
  *  (6) The publisher's options are those of the relay's pipeline: the same
  *      routes, forms and headers, or consumers see two kinds of messages.
  */

@@ -93,7 +93,7 @@ struct hybrid_session {
     struct pg_args args;
     struct hybrid_list claimed; /* of the transaction that is open */
     struct hybrid_tally tally;
-    size_t n_reserved;
+    size_t n_reserved, n_bytes;
 };
 
 static PGresult *run(struct hybrid_session *s, PGconn *conn, const char *sql)
@@ -309,15 +309,19 @@ static int remember(struct hybrid_session *s, const struct outrider_event *event
 
 /* Whether a lane of several events in the transaction is free is the same answer for
  * all of them; so what is claimed is a beginning of each lane: see (3). */
-static void reserve(struct hybrid_session *s, size_t n, bool *claims)
+static void reserve(struct hybrid_session *s, const struct outrider_event *events, size_t n,
+                    bool *claims)
 {
     struct outrider_hybrid *h = s->hybrid;
-    size_t n_free = 0;
-    for (size_t i = 0; i < n; i++)
+    size_t n_free = 0, bytes = 0;
+    for (size_t i = 0; i < n; i++) {
         n_free += claims[i];
+        bytes += claims[i] ? outrider__hybrid_event_size(&events[i]) : 0;
+    }
     s->tally.busy += n - n_free;
-    if (n_free > 0 && outrider__hybrid_reserve(&h->queue, n_free)) {
+    if (n_free > 0 && outrider__hybrid_reserve(&h->queue, n_free, bytes)) {
         s->n_reserved = n_free;
+        s->n_bytes = bytes;
         s->tally.claimed += n_free;
         return;
     }
@@ -337,7 +341,7 @@ static int insert_claimed(struct hybrid_session *s, PGconn *conn,
     if (r == 0 && can)
         r = look(s, conn, events, n, place, claims, &suits, err);
     if (r == 0 && suits)
-        reserve(s, n, claims);
+        reserve(s, events, n, claims);
     else if (r == 0)
         s->tally.unsuitable += n;
     if (r == 0)
@@ -348,6 +352,16 @@ static int insert_claimed(struct hybrid_session *s, PGconn *conn,
     return r;
 }
 
+/* One that is above a bound is the relay's to make a dead letter of, and what comes
+ * with it in the transaction is left to the relay too: see (3). */
+static bool all_fit(const struct hybrid_session *s, const struct outrider_event *events, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (outrider__event_fits(&s->hybrid->config, &events[i], NULL) < 0)
+            return false;
+    return true;
+}
+
 static int on_insert(void *ctx, void *conn, const struct outrider_event *events, size_t n,
                      struct outrider_error *err)
 {
@@ -355,9 +369,10 @@ static int on_insert(void *ctx, void *conn, const struct outrider_event *events,
     char place[HYBRID_PLACE_SIZE];
     if (!s->is_known && learn(s, conn, err) < 0)
         return -1;
-    if (s->sql_insert != NULL && outrider__hybrid_is_open(&s->hybrid->queue, place))
+    bool suits = s->sql_insert != NULL && all_fit(s, events, n);
+    if (suits && outrider__hybrid_is_open(&s->hybrid->queue, place))
         return insert_claimed(s, conn, events, n, place, err);
-    *(s->sql_insert != NULL ? &s->tally.full : &s->tally.unsuitable) += n;
+    *(suits ? &s->tally.full : &s->tally.unsuitable) += n;
     return outrider__pg_session_ops.insert(conn, events, n, err);
 }
 
@@ -368,9 +383,9 @@ static void on_ended(void *ctx, enum outrider_completion how)
         outrider__hybrid_push(&s->hybrid->queue, &s->claimed, &s->tally);
     } else {
         outrider__hybrid_list_clear(&s->claimed);
-        outrider__hybrid_unreserve(&s->hybrid->queue, s->n_reserved);
+        outrider__hybrid_unreserve(&s->hybrid->queue, s->n_reserved, s->n_bytes);
     }
-    s->n_reserved = 0;
+    s->n_reserved = s->n_bytes = 0;
     s->tally = (struct hybrid_tally){0};
 }
 

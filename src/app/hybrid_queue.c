@@ -29,16 +29,21 @@ static void put_text(char **at, const char **text)
     *at += size;
 }
 
+size_t outrider__hybrid_event_size(const struct outrider_event *e)
+{
+    return sizeof(struct hybrid_event) + text_size(e->id) + text_size(e->aggregate_type) +
+           text_size(e->aggregate_id) + text_size(e->event_type) + text_size(e->headers) +
+           text_size(e->topic) + text_size(e->partition_key) + e->payload_len;
+}
+
 int outrider__hybrid_list_add(struct hybrid_list *l, const struct outrider_event *e,
                               struct outrider_error *err)
 {
-    size_t size = text_size(e->id) + text_size(e->aggregate_type) + text_size(e->aggregate_id) +
-                  text_size(e->event_type) + text_size(e->headers) + text_size(e->topic) +
-                  text_size(e->partition_key) + e->payload_len;
-    struct hybrid_event *h = malloc(sizeof *h + size);
+    size_t size = outrider__hybrid_event_size(e);
+    struct hybrid_event *h = malloc(size);
     if (h == NULL)
         return outrider__fail_nomem(err);
-    *h = (struct hybrid_event){.event = *e};
+    *h = (struct hybrid_event){.event = *e, .bytes = size};
     char *at = (char *)(h + 1);
     put_text(&at, &h->event.id);
     put_text(&at, &h->event.aggregate_type);
@@ -103,19 +108,22 @@ bool outrider__hybrid_is_open(struct hybrid_queue *q, char ret_place[HYBRID_PLAC
     return is_open;
 }
 
-bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n)
+bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n, size_t bytes)
 {
     pthread_mutex_lock(&q->mutex);
-    bool has_room = is_open_locked(q) && n <= q->n_slots - q->n_used;
+    bool has_room =
+        is_open_locked(q) && n <= q->n_slots - q->n_used && bytes <= HYBRID_BYTES_MAX - q->n_bytes;
     q->n_used += has_room ? n : 0;
+    q->n_bytes += has_room ? bytes : 0;
     pthread_mutex_unlock(&q->mutex);
     return has_room;
 }
 
-void outrider__hybrid_unreserve(struct hybrid_queue *q, size_t n)
+void outrider__hybrid_unreserve(struct hybrid_queue *q, size_t n, size_t bytes)
 {
     pthread_mutex_lock(&q->mutex);
     q->n_used -= n;
+    q->n_bytes -= bytes;
     if (q->n_used == 0)
         pthread_cond_broadcast(&q->emptied);
     pthread_mutex_unlock(&q->mutex);
@@ -149,6 +157,7 @@ struct hybrid_event *outrider__hybrid_pop(struct hybrid_queue *q)
     struct hybrid_event *h = q->events.first;
     if (h != NULL) {
         q->events.first = h->next;
+        q->n_bytes -= h->bytes;
         if (q->events.first == NULL)
             q->events.last = &q->events.first;
     }

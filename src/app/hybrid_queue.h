@@ -6,7 +6,9 @@
  *  (1) A slot is reserved before an event is inserted as claimed, and is given
  *      back when the event is settled or forgotten. So a push never fails and
  *      never waits.
- *  (2) Nothing is reserved unless the publisher can send: its connection is
+ *  (2) So is room for its bytes, until the engine takes it: slots alone would not
+ *      bound the memory of an application whose events are large.
+ *  (3) Nothing is reserved unless the publisher can send: its connection is
  *      there, and its sink; while that is away one transaction at a time is let
  *      through, for otherwise nobody would notice when it is back.
  */
@@ -22,11 +24,13 @@
 #include "outrider/event.h"
 
 #define HYBRID_PLACE_SIZE 128
+#define HYBRID_BYTES_MAX ((size_t)64 << 20)
 
 /* An event of a committed transaction; its bytes stand behind it. */
 struct hybrid_event {
     struct hybrid_event *next;
     struct outrider_event event;
+    size_t bytes;          /* outrider__hybrid_event_size() */
     int64_t claim_ends_us; /* monotonic: not to be sent from then on */
     int64_t created_us;    /* wall clock: created_at */
 };
@@ -46,8 +50,9 @@ struct hybrid_queue {
     int wake_fd; /* the publisher's: readable when something was pushed */
     struct hybrid_list events;
     size_t n_slots, n_used;
+    size_t n_bytes;                /* see (2) */
     bool is_closed;                /* the publisher ends */
-    bool is_connected, is_sink_up; /* see (2) */
+    bool is_connected, is_sink_up; /* see (3) */
     char place[HYBRID_PLACE_SIZE]; /* which outbox the publisher marks in: database/table */
     struct hybrid_tally tally;
     uint64_t published, handed_over, failed; /* of the claimed; failed ones are handed over */
@@ -56,11 +61,14 @@ struct hybrid_queue {
 int outrider__hybrid_queue_init(struct hybrid_queue *q, size_t n_slots, struct outrider_error *err);
 void outrider__hybrid_queue_release(struct hybrid_queue *q);
 
-/* All or none. */
-bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n);
+/* All or none: n slots, and room for so many bytes. */
+bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n, size_t bytes);
+/* What a copy of the event takes. */
+size_t outrider__hybrid_event_size(const struct outrider_event *e);
 /* Whether there is anything to be reserved, and where it would be marked. */
 bool outrider__hybrid_is_open(struct hybrid_queue *q, char ret_place[HYBRID_PLACE_SIZE]);
-void outrider__hybrid_unreserve(struct hybrid_queue *q, size_t n);
+/* bytes: 0 for events that were popped. */
+void outrider__hybrid_unreserve(struct hybrid_queue *q, size_t n, size_t bytes);
 /* A transaction is committed: counts it, and takes over all events of the list, in order. */
 void outrider__hybrid_push(struct hybrid_queue *q, struct hybrid_list *list,
                            const struct hybrid_tally *tally);

@@ -261,7 +261,7 @@ static void give_back(struct hybrid_source *h, struct outcomes o)
     q->handed_over += o.n - o.published;
     q->failed += o.failed;
     pthread_mutex_unlock(&q->mutex);
-    outrider__hybrid_unreserve(q, o.n);
+    outrider__hybrid_unreserve(q, o.n, 0);
 }
 
 static int on_totalled(void *ctx, PGresult **results, int n, struct outrider_error *err)

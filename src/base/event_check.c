@@ -25,17 +25,24 @@ static int check_text(const char *field, const char *value, bool is_required,
 {
     if (value == NULL || *value == '\0')
         return is_required ? outrider__event_fail_field(err, field, "is missing") : 0;
-    return outrider__bytes_is_utf8(bytes_str(value))
-               ? 0
-               : outrider__event_fail_field(err, field, "is not UTF-8");
+    struct bytes text = bytes_str(value);
+    if (text.len > OUTRIDER_TEXT_MAX)
+        return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                              "event: %s of %zu bytes is above %d, the most that it may have; "
+                              "shorten it",
+                              field, text.len, OUTRIDER_TEXT_MAX);
+    return outrider__bytes_is_utf8(text) ? 0
+                                         : outrider__event_fail_field(err, field, "is not UTF-8");
 }
 
-static int check_headers(const char *headers, struct outrider_error *err)
+static int check_headers(const char *headers, size_t max, struct outrider_error *err)
 {
     struct json_members m;
     struct bytes name, value;
     if (headers == NULL)
         return 0;
+    if (strlen(headers) > max)
+        return outrider__event_fail_field(err, "headers", "are larger than the database's limit");
     if (outrider__json_members_begin(&m, bytes_str(headers)) < 0)
         return outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_DEAD,
                               "event: headers are not a JSON object");
@@ -64,7 +71,7 @@ int outrider__event_check(const struct outrider_event *given, size_t max_payload
         check_text("topic", e->topic, false, err) < 0 ||
         check_text("partition_key", e->partition_key, false, err) < 0)
         return -1;
-    return check_headers(e->headers, err);
+    return check_headers(e->headers, max_payload, err);
 }
 
 static int check_name(const char *what, const char *value, struct outrider_error *err)

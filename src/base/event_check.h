@@ -17,7 +17,8 @@ static inline struct outrider_event event_grown(const struct outrider_event *fro
 }
 
 /* Whether an outbox can take it: its fields are there, are UTF-8 where they are
- * text, and the payload has at most max_payload bytes. */
+ * text of at most OUTRIDER_TEXT_MAX bytes, and payload and headers have at most
+ * max_payload bytes each. */
 int outrider__event_check(const struct outrider_event *e, size_t max_payload,
                           struct outrider_error *err);
 /* "event: FIELD WHAT", with the disposition dead: the same bytes never work. */

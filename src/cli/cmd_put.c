@@ -12,20 +12,9 @@
 #include "cli/lines.h"
 #include "cli/out.h"
 
-/* A payload byte may take six in a JSON string; the rest of a line is small. */
-#define LINE_CAP(max_payload) ((size_t)(max_payload)*6 + ((size_t)1 << 20))
-#define HEADERS_CAP ((size_t)1 << 20)
-
-static int check_size(const struct pipeline_config *c, const struct outrider_event *e,
-                      struct outrider_error *err)
-{
-    if (e->payload_len <= (size_t)c->source.max_payload)
-        return 0;
-    return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
-                          "the payload has %zu bytes and source.max_payload allows %" PRId64
-                          "; raise it here and for the relay with --set max_payload=SIZE",
-                          e->payload_len, c->source.max_payload);
-}
+/* A byte may take six in a JSON string; the rest of a line is small. */
+#define LINE_CAP(c) \
+    ((size_t)((c)->source.max_payload + (c)->source.max_headers) * 6 + ((size_t)1 << 20))
 
 static int check_id(const struct outrider_event *e, struct outrider_error *err)
 {
@@ -65,7 +54,7 @@ static int put_line(struct many *m, struct bytes line, struct outrider_error *er
     struct outrider_event event;
     char id[OUTRIDER_ID_SIZE];
     if (outrider__event_from_json(line, &m->arena, &event, err) < 0 || check_id(&event, err) < 0 ||
-        check_size(m->config, &event, err) < 0)
+        outrider__event_fits(m->config, &event, err) < 0)
         return -1;
     if (!m->is_open && m->store->ops->put_begin(m->store, err) < 0)
         return -1;
@@ -129,8 +118,7 @@ static int put_many(const struct args *a, const struct pipeline_config *c, struc
 {
     struct many m = {
         .store = s, .config = c, .batch = (uint64_t)outrider__args_number(a, F_BATCH, 1000)};
-    if (outrider__lines_open(&m.lines, outrider__args_text(a, F_JSONL),
-                             LINE_CAP(c->source.max_payload), err) < 0)
+    if (outrider__lines_open(&m.lines, outrider__args_text(a, F_JSONL), LINE_CAP(c), err) < 0)
         return -1;
     outrider__arena_init(&m.arena, 65536);
     outrider__progress_init(&m.progress);
@@ -226,7 +214,7 @@ static int put_one(const struct args *a, const struct pipeline_config *c, struct
     int64_t now_us = outrider__clock_now().wall_us;
     char id[OUTRIDER_ID_SIZE], *file = NULL;
     struct strbuf headers;
-    outrider__strbuf_init(&headers, HEADERS_CAP);
+    outrider__strbuf_init(&headers, LINE_CAP(c));
     e.aggregate_type = outrider__args_text(a, F_AGGREGATE_TYPE);
     e.aggregate_id = outrider__args_text(a, F_AGGREGATE_ID);
     e.event_type = outrider__args_text(a, F_TYPE);
@@ -243,7 +231,7 @@ static int put_one(const struct args *a, const struct pipeline_config *c, struct
     if (r == 0)
         r = check_id(&e, err);
     if (r == 0)
-        r = check_size(c, &e, err);
+        r = outrider__event_fits(c, &e, err);
     if (r == 0)
         r = insert(s, &e, id, err);
     if (r == 0)

@@ -98,6 +98,7 @@ struct pipeline_config {
         int64_t batch;            /* events read at once */
         int64_t batch_bytes;      /* and bytes: a batch ends with the event that passes this */
         int64_t max_payload;
+        int64_t max_headers;
         int64_t connect_timeout_us;
         int64_t initial_delay_us;
         int durable;         /* enum durable */

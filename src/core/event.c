@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/pages.h"
+#include "core/config.h"
 
 const char *outrider__outcome_name(enum outcome o)
 {
@@ -14,6 +15,59 @@ const char *outrider__outcome_name(enum outcome o)
         [OUTCOME_DEAD] = "dead",       [OUTCOME_RELEASED] = "released",
     };
     return (unsigned)o < OUTCOME_COUNT ? names[o] : "unknown";
+}
+
+struct event_bounds outrider__event_bounds(const struct pipeline_config *config)
+{
+    return (struct event_bounds){.payload = (size_t)config->source.max_payload,
+                                 .headers = (size_t)config->source.max_headers,
+                                 .text = OUTRIDER_TEXT_MAX,
+                                 .id = OUTRIDER_TEXT_MAX};
+}
+
+int outrider__event_fits(const struct pipeline_config *config, const struct outrider_event *e,
+                         struct outrider_error *err)
+{
+    struct event_bounds max = outrider__event_bounds(config);
+    size_t headers = e->headers != NULL ? strlen(e->headers) : 0;
+    if (e->payload_len > max.payload)
+        return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                              "payload of %zu bytes is above max_payload (%zu); keep the data "
+                              "elsewhere and send a reference, or raise it here and for the relay "
+                              "with --set max_payload=SIZE",
+                              e->payload_len, max.payload);
+    if (headers > max.headers)
+        return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                              "headers of %zu bytes are above max_headers (%zu); put the data into "
+                              "the payload, or raise it here and for the relay with --set "
+                              "max_headers=SIZE",
+                              headers, max.headers);
+    return 0;
+}
+
+void outrider__event_too_large(struct event *e, const char *column, size_t len)
+{
+    if (e->is_oversize)
+        return;
+    e->is_oversize = true;
+    e->large_column = column;
+    e->large_len = len;
+}
+
+struct bytes outrider__text_cut(struct bytes text)
+{
+    size_t n = 0, i = 0;
+    for (; i < text.len; i++) {
+        bool begins = ((unsigned char)text.data[i] & 0xC0) != 0x80;
+        if (begins && n++ == EVENT_TEXT_CUT)
+            break;
+    }
+    return bytes_of(text.data, i);
+}
+
+struct bytes outrider__bytes_cut(struct bytes b)
+{
+    return bytes_of(b.data, b.len < EVENT_TEXT_CUT ? b.len : EVENT_TEXT_CUT);
 }
 
 /* So large that those which an arena keeps hold a batch of events of 1 KiB: then a
@@ -59,15 +113,28 @@ struct event *outrider__batch_slot(struct batch *b)
     return e;
 }
 
+/* Without the beginning of a character at which outrider__bytes_cut() cut. */
+static struct bytes whole_characters(struct bytes v)
+{
+    size_t n = v.len;
+    while (n > 0 && v.len - n < 3 && ((unsigned char)v.data[n - 1] & 0xC0) == 0x80)
+        n--;
+    bool is_whole = n == 0 || outrider__bytes_is_utf8(bytes_of(v.data + n - 1, v.len - n + 1));
+    return is_whole ? v : bytes_of(v.data, n - 1);
+}
+
 int outrider__event_check_texts(struct event *e, struct outrider_error *err)
 {
     const struct {
         const char *name;
-        struct bytes value;
-    } texts[] = {
-        {"aggregate_type", e->aggregate_type}, {"event_type", e->event_type}, {"topic", e->topic}};
+        struct bytes *value;
+    } texts[] = {{"aggregate_type", &e->aggregate_type},
+                 {"event_type", &e->event_type},
+                 {"topic", &e->topic}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        struct bytes v = texts[i].value;
+        if (e->is_oversize && texts[i].value->len == EVENT_TEXT_CUT)
+            *texts[i].value = whole_characters(*texts[i].value);
+        struct bytes v = *texts[i].value;
         if (v.len == 0 || e->is_malformed ||
             (outrider__bytes_is_utf8(v) && memchr(v.data, '\0', v.len) == NULL))
             continue;

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "outrider/event.h"
 
 /* What became of an event. Everything but PENDING lets the batch settle. */
 enum outcome {
@@ -83,9 +84,11 @@ struct event {
     int64_t expires_at_us; /* 0: never */
     int64_t claim_ends_us; /* monotonic: offered to no sink from then on, but EXPIRED; 0: no end */
     size_t payload_len;    /* also where the payload was too large to be read */
-    bool is_parked;        /* comes from the parked rows, not from the outbox */
-    bool is_blocked;       /* the database holds parked rows of its lane: must queue behind */
-    bool is_oversize;      /* above max_payload: payload was not read */
+    const char *large_column; /* is_oversize: the first column above its bound; NULL: the payload */
+    size_t large_len;         /* and its bytes */
+    bool is_parked;           /* comes from the parked rows, not from the outbox */
+    bool is_blocked;          /* the database holds parked rows of its lane: must queue behind */
+    bool is_oversize;         /* columns are above their bounds: see struct event_bounds */
     bool is_malformed; /* the source could not make sense of it: dead, with `failure` as the reason
                         */
 
@@ -122,6 +125,44 @@ static inline struct bytes event_key(const struct event *e)
 {
     return bytes_is_null(e->partition_key) ? e->aggregate_id : e->partition_key;
 }
+
+/*
+ * The largest that a source reads of an event, in bytes. What is above is not kept in
+ * memory: a payload or headers are left out, of another text its beginning stands for
+ * it (outrider__text_cut). Such an event is_oversize and becomes a dead letter; what
+ * was not read is copied inside the database, so that raising the bound is enough.
+ */
+struct event_bounds {
+    size_t payload, headers;
+    size_t text; /* of aggregate_type, aggregate_id, event_type, topic and partition_key each */
+    size_t id;   /* or all of it, where rows are settled by it: an index bounds it then */
+};
+
+struct pipeline_config; /* core/config.h */
+struct event_bounds outrider__event_bounds(const struct pipeline_config *config);
+#define EVENT_ANY_SIZE (SIZE_MAX / 4)
+#define EVENT_UNBOUNDED \
+    ((struct event_bounds){EVENT_ANY_SIZE, EVENT_ANY_SIZE, EVENT_ANY_SIZE, EVENT_ANY_SIZE})
+/* Texts of an event that are so bounded, its id among them. */
+#define EVENT_TEXTS 6
+/* A text's beginning, in characters: as left() and substr() of SQL count them. */
+#define EVENT_TEXT_CUT 1024
+
+/* All that such an event may have. */
+static inline size_t event_bounds_total(const struct event_bounds *m)
+{
+    return m->payload + m->headers + EVENT_TEXTS * m->text;
+}
+
+/* Whether an event that an application writes is within them; TOO_LARGE otherwise. */
+int outrider__event_fits(const struct pipeline_config *config, const struct outrider_event *e,
+                         struct outrider_error *err);
+/* Notes that a column is above its bound; the first one is told. */
+void outrider__event_too_large(struct event *e, const char *column, size_t len);
+/* The first EVENT_TEXT_CUT characters. */
+struct bytes outrider__text_cut(struct bytes text);
+/* The same of what need not be text: so many bytes, as substr() of bytea counts them. */
+struct bytes outrider__bytes_cut(struct bytes b);
 
 struct batch {
     struct arena arena;

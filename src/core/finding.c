@@ -65,6 +65,16 @@ void outrider__find_payload(const struct finder *f, int64_t largest, int64_t max
                        "the largest of the last 1000 payloads has %" PRId64 " bytes", largest);
 }
 
+void outrider__find_headers(const struct finder *f, int64_t largest, int64_t max_headers)
+{
+    if (max_headers > 0 && largest > max_headers)
+        outrider__find(f, FINDING_WARNING,
+                       "put the data into the payload, or raise source.max_headers",
+                       "headers of %" PRId64 " bytes are above max_headers (%" PRId64
+                       "): the event becomes a dead letter",
+                       largest, max_headers);
+}
+
 void outrider__find_retention(const struct finder *f, int64_t retention_us)
 {
     if (retention_us <= 0)

@@ -25,6 +25,8 @@ struct store_status; /* core/store.h */
 void outrider__find_lag(const struct finder *f, const struct store_status *st, const char *holder);
 void outrider__find_failed(const struct finder *f, const struct store_status *st);
 void outrider__find_payload(const struct finder *f, int64_t largest, int64_t max_payload);
+/* Says nothing of headers that are within their bound. */
+void outrider__find_headers(const struct finder *f, int64_t largest, int64_t max_headers);
 void outrider__find_retention(const struct finder *f, int64_t retention_us);
 
 #endif

@@ -217,12 +217,21 @@ static bool has_own(const struct event *e)
     return e->headers.len > 0 && !bytes_eq(e->headers, BYTES_LIT("{}"));
 }
 
-/* No more members than this: one comma between two. */
+#define COMMAS_MAX 64
+
+/* No more members than this: one comma between two. Where there are many, they may stand
+ * in values, each of which would take the room of a header: then members are counted. */
 static size_t own_bound(const struct event *e)
 {
+    struct json_members m;
+    struct bytes key, raw;
     size_t n = 1;
     for (size_t i = 0; i < e->headers.len; i++)
         n += e->headers.data[i] == ',';
+    if (n <= COMMAS_MAX || outrider__json_members_begin(&m, e->headers) < 0)
+        return n <= COMMAS_MAX ? n : 0;
+    for (n = 1; outrider__json_members_next(&m, &key, &raw) > 0;)
+        n++;
     return n;
 }
 

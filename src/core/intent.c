@@ -55,7 +55,7 @@ static void put_failure(struct strbuf *out, const struct outrider_error *why)
 static void put_event(struct strbuf *out, const struct event *e, enum item item)
 {
     put(out, e->outcome);
-    put(out, e->is_parked);
+    put(out, (uint64_t)e->is_parked | (uint64_t)e->is_oversize << 1);
     put(out, (uint64_t)e->seq);
     put(out, (uint64_t)e->row);
     put(out, e->attempts);
@@ -179,7 +179,9 @@ static struct outrider_error *get_failure(struct reader *r)
 static void get_event(struct reader *r, struct event *e, enum item item)
 {
     e->outcome = (enum outcome)get_below(r, OUTCOME_COUNT);
-    e->is_parked = get_below(r, 2) != 0;
+    uint64_t flags = get_below(r, 4);
+    e->is_parked = (flags & 1) != 0;
+    e->is_oversize = (flags & 2) != 0;
     e->seq = (int64_t)get(r);
     e->row = (int64_t)get(r);
     e->attempts = (uint32_t)get_below(r, UINT32_MAX);
@@ -188,6 +190,8 @@ static void get_event(struct reader *r, struct event *e, enum item item)
     e->aggregate_id = get_bytes(r);
     e->partition_key = get_bytes(r);
     e->failure = get_failure(r);
+    /* As versions wrote it that had no flag for it. */
+    e->is_oversize |= e->failure != NULL && e->failure->code == OUTRIDER_TOO_LARGE;
     if (item != ITEM_FULL)
         return;
     e->aggregate_type = get_bytes(r);

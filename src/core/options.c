@@ -66,6 +66,8 @@ static const struct option table[] = {
      .text = "A batch ends with the event that passes this size."},
     {"source.max_payload", OPTION_SIZE, AT(source.max_payload), .initial = "1MiB", .min = 1, .max = GIB,
      .text = "A larger payload is not read: the event becomes a dead letter."},
+    {"source.max_headers", OPTION_SIZE, AT(source.max_headers), .initial = "64KiB", .min = 1, .max = GIB,
+     .text = "The same for an event's headers, as JSON, with those of map.header_columns."},
     {"source.connect_timeout", OPTION_DURATION, AT(source.connect_timeout_us), .initial = "10s", .min = 0.001, .max = HOUR,
      .text = "How long a connection may take to come up, and how long --once waits for one."},
     {"source.initial_delay", OPTION_DURATION, AT(source.initial_delay_us), .initial = "0", .max = DAY,

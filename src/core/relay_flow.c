@@ -224,14 +224,34 @@ int outrider__relay_route(struct relay *r, struct event *e, struct outrider_erro
     return outrider__router_route(r->router, e, wants_headers(r), err);
 }
 
+static void fail_oversize(const struct relay *r, const struct event *e, struct outrider_error *err)
+{
+    const char *column = e->large_column != NULL ? e->large_column : "payload";
+    if (strcmp(column, "payload") == 0)
+        outrider__fail(
+            err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+            "payload of %zu bytes is above max_payload (%lld): keep the data elsewhere "
+            "and send a reference, or raise source.max_payload and retry the dead letter",
+            e->payload_len, (long long)r->config.source.max_payload);
+    else if (strcmp(column, "headers") == 0)
+        outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                       "headers of %zu bytes are above max_headers (%lld): put the data into the "
+                       "payload, or raise source.max_headers and retry the dead letter",
+                       e->large_len, (long long)r->config.source.max_headers);
+    else
+        outrider__fail(
+            err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+            "%s of %zu bytes is above %d, the most that it may have: shorten it where the "
+            "dead letter is kept (outrider_parked, or the outbox's row), then retry that",
+            column, e->large_len, OUTRIDER_TEXT_MAX);
+}
+
 int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err)
 {
     if (e->is_malformed)
         return 1;
     if (e->is_oversize) {
-        outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
-                       "payload of %zu bytes is above max_payload (%lld)", e->payload_len,
-                       (long long)r->config.source.max_payload);
+        fail_oversize(r, e, err);
     } else {
         if (outrider__relay_route(r, e, err) == 0)
             return 0;

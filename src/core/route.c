@@ -353,7 +353,7 @@ static int put_reasons(const struct event *e, struct bytes original,
         return -1;
     if (original.len > 0)
         *h++ = (struct header){BYTES_LIT("x-original-topic"), original};
-    if (e->is_oversize &&
+    if (e->is_oversize && bytes_is_null(e->payload) &&
         put_number(h++, BYTES_LIT("x-payload-size"), (uint64_t)e->payload_len, arena) < 0)
         return -1;
     *n = (size_t)(h - out);

@@ -264,7 +264,8 @@ static int set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool 
         if (set(conf, defaults[i].name, defaults[i].value, err) < 0)
             return -1;
     /* What the source lets through must reach the broker: it knows the topic's limit. */
-    int64_t largest = c->source.max_payload + 65536;
+    struct event_bounds max = outrider__event_bounds(c);
+    int64_t largest = (int64_t)event_bounds_total(&max) + 65536;
     (void)snprintf(text, sizeof text, "%lld",
                    (long long)(largest < 1000000      ? 1000000
                                : largest > 1000000000 ? 1000000000

@@ -62,6 +62,7 @@ void rig_init(struct rig *r, const struct sink_fixture *f)
     r->config.sink.url = r->url;
     r->config.sink.send_timeout_us = 30000000;
     r->config.source.max_payload = 1 << 20;
+    r->config.source.max_headers = 1 << 16;
     r->config.ordered = true;
     r->sink = calloc(1, f->ops->size);
     r->d = calloc(RIG_MAX, sizeof *r->d);

@@ -11,6 +11,7 @@
 #include "contract/parked_contract.h"
 #include "contract/point_contract.h"
 #include "contract/rows_contract.h"
+#include "contract/size_contract.h"
 
 #define HOUR_US 3600000000LL
 
@@ -503,59 +504,6 @@ static void an_empty_outbox_is_no_error(void **state)
     assert_int_equal(harness_fetch(h), 1);
 }
 
-static void a_payload_above_the_limit_is_not_read_but_kept(void **state)
-{
-    struct harness *h = *state;
-    char payload[3000];
-    struct outrider_event e = OUTRIDER_EVENT_INIT;
-    memset(payload, '1', sizeof payload);
-    e.aggregate_type = e.aggregate_id = e.event_type = "x";
-    e.payload = payload;
-    e.payload_len = sizeof payload;
-    h->config.source.max_payload = 2999;
-    harness_activate(h);
-    h->fixture->insert(&e, 1);
-    h->fixture->finish(true);
-    assert_int_equal(harness_fetch(h), 1);
-    assert_true(h->batch.events[0].is_oversize);
-    assert_true(bytes_is_null(h->batch.events[0].payload));
-    assert_int_equal(h->batch.events[0].payload_len, sizeof payload);
-    harness_decide(&h->batch.events[0], OUTCOME_PARKED, 1);
-    h->batch.n_settle = 1;
-    harness_settle(h, &h->batch, OUTCOME_PENDING);
-    harness_close(h);
-    h->config.source.max_payload = 3000; /* the operator allows it */
-    harness_activate(h);
-    assert_int_equal(harness_fetch_failed(h), 1);
-    assert_false(h->parked.events[0].is_oversize);
-    assert_int_equal(h->parked.events[0].payload.len, sizeof payload);
-    assert_memory_equal(h->parked.events[0].payload.data, payload, sizeof payload);
-}
-
-static void a_batch_ends_with_the_event_that_fills_it(void **state)
-{
-    struct harness *h = *state;
-    static char payload[20000];
-    struct outrider_event e = OUTRIDER_EVENT_INIT;
-    memset(payload, '1', sizeof payload);
-    e.aggregate_type = e.aggregate_id = e.event_type = "x";
-    e.payload = payload;
-    e.payload_len = sizeof payload;
-    harness_activate(h);
-    for (int i = 0; i < 5; i++)
-        h->fixture->insert(&e, 1);
-    h->fixture->finish(true);
-    h->batch.max_bytes = 30000;
-    for (size_t left = 5; left > 0;) {
-        harness_fetch_some(h, &h->batch);
-        assert_in_range(h->batch.n, 1, 2); /* a second one goes beyond the bytes */
-        left -= h->batch.n;
-        if (h->batch.n == 2 && left > 0)
-            assert_true(h->source->ready);
-        harness_settle(h, &h->batch, OUTCOME_DELIVERED);
-    }
-}
-
 static bool has(const struct harness *h, enum source_field field)
 {
     return (h->fixture->lacks & field) == 0;
@@ -660,13 +608,12 @@ int source_contract_run(const char *name, const struct source_fixture *f)
         T(what_one_pipeline_settles_is_not_settled_for_another),
         T(a_new_pipeline_begins_with_what_the_outbox_holds),
         T(an_empty_outbox_is_no_error),
-        T(a_payload_above_the_limit_is_not_read_but_kept),
-        T(a_batch_ends_with_the_event_that_fills_it),
         T(every_field_arrives_as_it_was_written),
         T(absent_fields_are_absent),
     };
     fixture = f;
     int failed = cmocka_run_group_tests_name(name, tests, NULL, NULL);
     failed += f->rows_carry_state ? rows_contract_run(name, f) : parked_contract_run(name, f);
-    return failed + point_contract_run(name, f) + intent_contract_run(name, f);
+    return failed + size_contract_run(name, f) + point_contract_run(name, f) +
+           intent_contract_run(name, f);
 }

@@ -169,6 +169,7 @@ static void setup_open_with(struct rig *r, const char *properties)
     (void)snprintf(r->url + len, sizeof r->url - len, "%s", properties);
     r->config.ordered = true;
     r->config.source.max_payload = 1 << 20;
+    r->config.source.max_headers = 1 << 16;
     if (rig_open(r, &err) < 0)
         fail_msg("open: %s", err.message);
 }

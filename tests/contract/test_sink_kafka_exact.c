@@ -99,6 +99,7 @@ static void prepare(struct rig *r)
     rig_init(r, &fixture);
     r->config.ordered = true;
     r->config.source.max_payload = 1 << 20;
+    r->config.source.max_headers = 1 << 16;
     r->config.sink.progress_topic = "outrider.progress";
 }
 

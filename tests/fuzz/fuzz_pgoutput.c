@@ -27,6 +27,8 @@ static const struct cdc_outbox adopted = {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MAX_PAYLOAD 512
+#define MAX_HEADERS 512
+#define MAX_TEXT (4 * EVENT_TEXT_CUT)
 
 static void must(bool condition)
 {
@@ -51,7 +53,11 @@ static void check_event(const struct event *e)
     must(!bytes_is_null(e->aggregate_type) && !bytes_is_null(e->aggregate_id));
     must(!bytes_is_null(e->event_type));
     must(e->payload.len <= MAX_PAYLOAD);
-    must(!e->is_oversize || bytes_is_null(e->payload));
+    must(e->headers.len <= MAX_HEADERS);
+    must(e->aggregate_type.len <= MAX_TEXT && e->aggregate_id.len <= MAX_TEXT);
+    must(e->event_type.len <= MAX_TEXT && e->topic.len <= MAX_TEXT);
+    must(e->partition_key.len <= MAX_TEXT);
+    must(!e->is_oversize || e->large_len > 0);
     must(e->is_malformed == (e->failure != NULL));
     must(e->partition >= -1);
     must(outrider__bytes_is_utf8(e->aggregate_id) || e->is_malformed);
@@ -90,7 +96,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct cdc_outbox outboxes[2];
     outboxes[0] = outrider__cdc_own_outbox(16400, "public", "outbox");
     outboxes[1] = adopted;
-    d = (struct cdc_decoder){.outboxes = outboxes, .n_outboxes = 2, .max_payload = MAX_PAYLOAD};
+    d = (struct cdc_decoder){.outboxes = outboxes,
+                             .n_outboxes = 2,
+                             .max = {MAX_PAYLOAD, MAX_HEADERS, MAX_TEXT, MAX_TEXT}};
     must(outrider__batch_init(&b, 8, 1 << 20, &err) == 0);
     while (size >= 2) {
         size_t len = (size_t)data[0] << 8 | data[1];

@@ -23,6 +23,7 @@ static void make_config(struct world *w)
     c->source.batch = 1 + world_below(w, 12);
     c->source.batch_bytes = 1 << 20;
     c->source.max_payload = 1 << 20;
+    c->source.max_headers = 1 << 16;
     c->source.connect_timeout_us = 1000000;
     c->sink.send_timeout_us = world_chance(w, 0.5) ? 30000 : 1000000;
     c->route.topic = "${aggregate_type}.${event_type}";

@@ -12,7 +12,10 @@ struct pipeline_config fake_config(void)
 {
     return (struct pipeline_config){
         .name = "default",
-        .source = {.batch = FAKE_BATCH, .batch_bytes = 1 << 20, .max_payload = 1 << 20},
+        .source = {.batch = FAKE_BATCH,
+                   .batch_bytes = 1 << 20,
+                   .max_payload = 1 << 20,
+                   .max_headers = 1 << 16},
         .route = {.topic = "t"},
         .headers = {.event_id = "", .event_type = "", .aggregate_type = ""},
         .retry = {.max_attempts = 1},

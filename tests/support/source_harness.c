@@ -29,6 +29,7 @@ void harness_init(struct harness *h, const struct source_fixture *f)
                    .batch = HARNESS_BATCH,
                    .batch_bytes = 1 << 20,
                    .max_payload = 1 << 20,
+                   .max_headers = 1 << 16,
                    .connect_timeout_us = 2000000,
                    .lease_us = 600000000},
         .retry = {.max_attempts = 6, .on_dead = ON_DEAD_SKIP},

@@ -45,7 +45,8 @@ static int setup(void **state)
     static struct fixture f;
     static struct cdc_outbox outbox;
     outbox = outrider__cdc_own_outbox(OID, "public", "outbox");
-    f = (struct fixture){.d = {.outboxes = &outbox, .n_outboxes = 1, .max_payload = 100}};
+    f = (struct fixture){
+        .d = {.outboxes = &outbox, .n_outboxes = 1, .max = {100, 100, 16384, 16384}}};
     outrider__strbuf_init(&f.m, 1 << 20);
     assert_int_equal(outrider__batch_init(&f.b, 16, 1 << 20, &f.err), 0);
     *state = &f;
@@ -311,6 +312,79 @@ static void payloads_null_empty_and_too_large(void **state)
     assert_true(f->b.arena.used - used < 600);
 }
 
+/* Every column of text is one of N, all of them larger than a bound: one at a time. */
+static void texts_and_headers_above_their_bounds_are_cut_or_left_out(void **state)
+{
+    static const struct column columns[] = {{"id", PG_TEXT},
+                                            {"aggregate_type", PG_TEXT},
+                                            {"aggregate_id", PG_TEXT},
+                                            {"event_type", PG_TEXT},
+                                            {"payload", PG_TEXT},
+                                            {"topic", PG_TEXT},
+                                            {"partition_key", PG_TEXT},
+                                            {"headers", PG_TEXT}};
+    enum { N = sizeof columns / sizeof *columns, LARGE = 16386 };
+    static char large[LARGE];
+    struct fixture *f = *state;
+    for (int i = 0; i + 1 < LARGE; i += 2)
+        memcpy(large + i, "\xc3\xbc", 2); /* u with two dots */
+    f->d.max.text = f->d.max.id = LARGE - 2;
+    begin(f, 1);
+    relation(f, OID, "public", "outbox", columns, N);
+    for (int which = 0; which < N; which++) {
+        bool is_headers = which == N - 1, is_payload = which == 4;
+        insert_begin(f, OID, N);
+        for (int i = 0; i < N; i++)
+            put_cell(f, 't', i == which ? bytes_of(large, LARGE) : BYTES_LIT("{}"));
+        size_t used = f->b.arena.used;
+        const struct event *e = take(f);
+        const struct bytes found[N] = {
+            e->id,      e->aggregate_type, e->aggregate_id,  e->event_type,
+            e->payload, e->topic,          e->partition_key, e->headers};
+        assert_true(e->is_oversize && !e->is_malformed);
+        assert_string_equal(e->large_column, columns[which].name);
+        assert_int_equal(e->large_len, LARGE);
+        assert_true(f->b.arena.used - used < 6000);
+        for (int i = 0; i < N; i++) {
+            if (i == which && (is_headers || is_payload))
+                assert_true(bytes_is_null(found[i]));
+            else
+                assert_int_equal(found[i].len, i == which ? 2 * EVENT_TEXT_CUT : 2);
+        }
+    }
+}
+
+static void a_message_whose_headers_or_key_are_too_large(void **state)
+{
+    struct fixture *f = *state;
+    struct strbuf content;
+    begin(f, 1);
+    outrider__strbuf_init(&content, 1 << 20);
+    outrider__strbuf_appendf(&content,
+                             "{\"aggregate_type\":\"a\",\"aggregate_id\":\"b\",\"event_type\":"
+                             "\"c\",\"payload\":1,\"headers\":{\"h\":\"%0*d\"}}",
+                             200, 1);
+    message(f, 1, CDC_PREFIX, strbuf_bytes(&content));
+    const struct event *e = take(f);
+    assert_true(e->is_oversize);
+    assert_string_equal(e->large_column, "headers");
+    assert_true(bytes_is_null(e->headers));
+    assert_true(bytes_eq_str(e->payload, "1"));
+    outrider__strbuf_clear(&content);
+    outrider__strbuf_appendf(&content,
+                             "{\"aggregate_type\":\"a\",\"aggregate_id\":\"%0*d\","
+                             "\"event_type\":\"c\",\"payload\":1}",
+                             16385, 1);
+    message(f, 1, CDC_PREFIX, strbuf_bytes(&content));
+    size_t used = f->b.arena.used;
+    e = take(f);
+    assert_true(e->is_oversize);
+    assert_string_equal(e->large_column, "aggregate_id");
+    assert_int_equal(e->aggregate_id.len, EVENT_TEXT_CUT);
+    assert_true(f->b.arena.used - used < 4000);
+    outrider__strbuf_release(&content);
+}
+
 static void json_and_bytea_lose_what_only_the_wire_needs(void **state)
 {
     static const struct column columns[] = {{"id", PG_TEXT},           {"aggregate_type", PG_TEXT},
@@ -360,7 +434,7 @@ static void bytes_are_the_same_in_every_form_in_which_they_are_sent(void **state
          BYTES_LIT("\\000\\001")},
     };
     struct fixture *f = *state;
-    f->d.max_payload = 2; /* of bytes, not of what is sent */
+    f->d.max.payload = 2; /* of bytes, not of what is sent */
     relation(f, OID, "public", "outbox", columns, N_USUAL);
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++) {
         begin(f, 100);
@@ -468,6 +542,8 @@ int main(void)
         TEST(a_missing_a_null_and_an_unsent_column_make_an_event_malformed),
         TEST(an_event_without_an_id_gets_the_same_one_each_time),
         TEST(payloads_null_empty_and_too_large),
+        TEST(texts_and_headers_above_their_bounds_are_cut_or_left_out),
+        TEST(a_message_whose_headers_or_key_are_too_large),
         TEST(json_and_bytea_lose_what_only_the_wire_needs),
         TEST(bytes_are_the_same_in_every_form_in_which_they_are_sent),
         TEST(bytes_that_must_be_text_and_are_none_make_an_event_malformed),

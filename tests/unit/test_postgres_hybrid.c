@@ -162,6 +162,68 @@ static void what_is_committed_is_published_and_marked(void **state)
     assert_int_equal(stats_of(p->hybrid).handed_over, 0);
 }
 
+static void enqueue_with_headers(struct outrider_session *s, const char *key, const char *headers)
+{
+    struct outrider_event e = OUTRIDER_EVENT_INIT;
+    struct outrider_error err = {0};
+    e.aggregate_type = "order";
+    e.aggregate_id = key;
+    e.event_type = "Created";
+    e.payload = "{}";
+    e.payload_len = 2;
+    e.headers = headers;
+    if (outrider_session_enqueue(s, &e, NULL, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static void what_is_above_a_bound_is_left_to_the_relay(void **state)
+{
+    struct place *p = *state;
+    attach(p, "source.max_headers", "20B");
+    until_claimed(p);
+    until_settled(p->hybrid);
+    struct outrider_hybrid_stats before = stats_of(p->hybrid);
+    assert_int_equal(outrider_session_begin(p->session, NULL), 0);
+    enqueue_with_headers(p->session, "large", "{\"h\": \"0123456789abcdef\"}");
+    enqueue_with_headers(p->session, "beside", NULL);
+    assert_int_equal(outrider_session_commit(p->session, NULL), 0);
+    assert_int_equal(stats_of(p->hybrid).unsuitable - before.unsuitable, 2);
+    assert_int_equal(stats_of(p->hybrid).claimed, before.claimed);
+    assert_int_equal(value(p, "SELECT count(*) FROM outbox WHERE status = 'PENDING' AND "
+                              "aggregate_id IN ('large', 'beside')"),
+                     2);
+}
+
+/* Their slots are free, but not the memory for them. */
+static void the_queue_has_a_bound_of_bytes(void **state)
+{
+    struct place *p = *state;
+    struct outrider_event e = OUTRIDER_EVENT_INIT;
+    const size_t size = 30 << 20;
+    char *payload = malloc(size);
+    assert_non_null(payload);
+    memset(payload, '1', size);
+    payload[0] = payload[size - 1] = '"';
+    attach(p, "source.max_payload", "64MiB");
+    until_claimed(p);
+    until_settled(p->hybrid);
+    struct outrider_hybrid_stats before = stats_of(p->hybrid);
+    e.aggregate_type = e.event_type = "x";
+    e.payload = payload;
+    e.payload_len = size;
+    assert_int_equal(outrider_session_begin(p->session, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        e.aggregate_id = i == 0 ? "a" : i == 1 ? "b" : "c";
+        assert_int_equal(outrider_session_enqueue(p->session, &e, NULL, NULL), 0);
+    }
+    assert_int_equal(outrider_session_commit(p->session, NULL), 0);
+    free(payload);
+    assert_int_equal(stats_of(p->hybrid).full - before.full, 3);
+    commit(p->session, "small", NULL, 1);
+    until_settled(p->hybrid);
+    assert_int_equal(stats_of(p->hybrid).claimed - before.claimed, 1);
+}
+
 static void a_message_has_the_id_that_the_row_has(void **state)
 {
     struct place *p = *state;
@@ -705,6 +767,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_committed_is_published_and_marked),
+        TEST(what_is_above_a_bound_is_left_to_the_relay),
+        TEST(the_queue_has_a_bound_of_bytes),
         TEST(a_message_has_the_id_that_the_row_has),
         TEST(what_is_rolled_back_is_never_sent),
         TEST(a_key_with_an_unsettled_event_is_left_to_the_relay),

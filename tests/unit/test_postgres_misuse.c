@@ -32,6 +32,7 @@ static void make_publisher(struct place *p)
     struct outrider_error err = {0};
     if (outrider_hybrid_new(NULL, &p->hybrid, &err) < 0 ||
         outrider_hybrid_set(p->hybrid, "source.url", p->url, &err) < 0 ||
+        outrider_hybrid_set(p->hybrid, "source.max_payload", "16MiB", &err) < 0 ||
         outrider_hybrid_set(p->hybrid, "sink.url", "null:", &err) < 0)
         fail_msg("%s", err.message);
 }

@@ -671,6 +671,22 @@ static void what_could_not_be_routed_becomes_a_dead_letter_too(void **state)
     assert_header(d, "x-original-topic", NULL);
 }
 
+/* Not the room of a header for each of them. */
+static void commas_in_a_header_take_little_memory(void **state)
+{
+    struct fixture *f = *state;
+    static char headers[60000];
+    memset(headers, ',', sizeof headers);
+    memcpy(headers, "{\"a\":\"", 6);
+    memcpy(headers + sizeof headers - 8, "\",\"b\":0}", 8);
+    f->event->headers = bytes_of(headers, sizeof headers);
+    compile(f);
+    size_t used = f->event->batch->arena.used;
+    assert_int_equal(outrider__router_route(f->router, f->event, true, &f->err), 0);
+    assert_true(f->event->batch->arena.used - used < 2 * sizeof headers);
+    assert_header(&f->event->delivery, "b", "0");
+}
+
 static void an_oversize_dead_letter_is_no_tombstone(void **state)
 {
     struct fixture *f = *state;
@@ -706,6 +722,7 @@ int main(void)
         T(an_own_header_gives_way_to_ours),
         T(header_names_can_be_changed_and_switched_off),
         T(malformed_headers_are_the_events_error),
+        T(commas_in_a_header_take_little_memory),
         T(forms_wrap_every_kind_of_payload),
         T(strange_names_are_escaped_in_an_envelope),
         T(a_binary_cloudevent_is_all_in_headers),

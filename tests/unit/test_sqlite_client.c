@@ -149,6 +149,17 @@ static void payload_null_with_length(struct outrider_event *e)
 {
     e->payload = NULL;
 }
+static char long_text[OUTRIDER_TEXT_MAX + 2];
+static void key_too_long(struct outrider_event *e)
+{
+    memset(long_text, 'k', OUTRIDER_TEXT_MAX + 1);
+    e->aggregate_id = long_text;
+}
+static void topic_too_long(struct outrider_event *e)
+{
+    memset(long_text, 'k', OUTRIDER_TEXT_MAX + 1);
+    e->topic = long_text;
+}
 static void headers_a_list(struct outrider_event *e)
 {
     e->headers = "[1]";
@@ -181,6 +192,8 @@ static void what_is_wrong_with_an_event_is_said_and_the_transaction_goes_on(void
         {payload_latin1, OUTRIDER_INVALID, "payload"},
         {payload_with_zero, OUTRIDER_INVALID, "payload"},
         {payload_null_with_length, OUTRIDER_INVALID, "payload"},
+        {key_too_long, OUTRIDER_TOO_LARGE, "aggregate_id of 16385 bytes"},
+        {topic_too_long, OUTRIDER_TOO_LARGE, "topic of 16385 bytes"},
         {headers_a_list, OUTRIDER_NOT_JSON, "headers"},
         {headers_broken, OUTRIDER_NOT_JSON, "headers"},
         {header_a_number, OUTRIDER_INVALID, "'c'"},

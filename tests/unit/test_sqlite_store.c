@@ -30,7 +30,10 @@ static int set_up_with(void **state, void (*make)(struct sqlite_fixture *f))
     make(&r->f);
     r->config = (struct pipeline_config){
         .name = "default",
-        .source = {.url = r->f.url, .max_payload = 1000, .connect_timeout_us = 5000000},
+        .source = {.url = r->f.url,
+                   .max_payload = 1000,
+                   .max_headers = 1000,
+                   .connect_timeout_us = 5000000},
         .cleanup = {.retention_us = 1},
     };
     r->store = calloc(1, outrider__store_sqlite.size);

@@ -443,17 +443,23 @@ void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, con
 
 /* A column as text (bytes: as they are), or what stands for it. */
 static void text_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
-                        const char *alias, const char *otherwise)
+                        const char *alias, const char *otherwise, const struct pg_bounds *b)
 {
+    struct strbuf value;
+    outrider__strbuf_init(&value, 512);
     if (has(a, role)) {
-        outrider__pg_sql_column(sql, a, role, alias);
-        strbuf_append_str(sql, is_bytes(a, role) ? "::bytea, " : "::text, ");
+        outrider__pg_sql_column(&value, a, role, alias);
+        strbuf_append_str(&value, is_bytes(a, role) ? "::bytea" : "::text");
+        outrider__pg_sql_text(sql, strbuf_cstr(&value), is_bytes(a, role), b);
     } else if (otherwise != NULL) {
         outrider__pg_sql_literal(sql, otherwise);
-        strbuf_append_str(sql, "::text, ");
+        strbuf_append_str(sql, "::text");
     } else {
-        strbuf_append_str(sql, "NULL::text, ");
+        strbuf_append_str(sql, "NULL::text");
     }
+    strbuf_append_str(sql, ", ");
+    sql->failed |= value.failed;
+    outrider__strbuf_release(&value);
 }
 
 static void cast_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
@@ -517,12 +523,8 @@ static void header_value(struct strbuf *sql, const struct map_column *c, const c
 
 /* The event's own headers and those that are made from columns, as one object. Not jsonb,
  * which has an order and a spelling of its own: the stream brings the same. */
-static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void joined_headers(struct strbuf *sql, const struct adopted *a, const char *alias)
 {
-    if (a->map.n_headers == 0) {
-        text_column(sql, a, ROLE_HEADERS, alias, NULL);
-        return;
-    }
     strbuf_append_str(sql, "(SELECT json_object_agg(h.k, h.v) FROM (");
     if (has(a, ROLE_HEADERS)) {
         strbuf_append_str(sql, "SELECT j.key, j.value FROM json_each(");
@@ -541,7 +543,7 @@ static void headers_column(struct strbuf *sql, const struct adopted *a, const ch
         own_headers(sql, a, alias);
         strbuf_append_str(sql, "))");
     }
-    strbuf_append_str(sql, ") AS h(k, v))::text, ");
+    strbuf_append_str(sql, ") AS h(k, v))::text");
 }
 
 /* Where the row does not say when it was written: when it is read. */
@@ -552,11 +554,106 @@ static void created_column(struct strbuf *sql, const struct adopted *a, const ch
     strbuf_append_str(sql, "now()), ");
 }
 
+/* SQL over them as t.h; what is put together is put together once. */
+static void over_joined(struct strbuf *sql, const struct adopted *a, const char *alias,
+                        const struct pg_bounds *b, const char *above, const char *otherwise)
+{
+    outrider__strbuf_appendf(
+        sql, "(SELECT CASE WHEN octet_length(t.h) > %s THEN %s ELSE %s END FROM (SELECT ",
+        b->headers, above, otherwise);
+    joined_headers(sql, a, alias);
+    strbuf_append_str(sql, " AS h OFFSET 0) t)");
+}
+
+static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias,
+                           const struct pg_bounds *b)
+{
+    struct strbuf column;
+    outrider__strbuf_init(&column, 512);
+    if (a->map.n_headers > 0 && b != NULL) {
+        over_joined(sql, a, alias, b, "'!'", "t.h");
+    } else if (a->map.n_headers > 0) {
+        joined_headers(sql, a, alias);
+    } else if (has(a, ROLE_HEADERS)) {
+        outrider__pg_sql_column(&column, a, ROLE_HEADERS, alias);
+        outrider__pg_sql_headers(sql, a->map.columns[ROLE_HEADERS]->oid, strbuf_cstr(&column), b);
+    } else {
+        strbuf_append_str(sql, "NULL::text");
+    }
+    strbuf_append_str(sql, ", ");
+    sql->failed |= column.failed;
+    outrider__strbuf_release(&column);
+}
+
+static void large_headers(struct strbuf *sql, const struct adopted *a, const char *alias,
+                          const struct pg_bounds *b)
+{
+    struct strbuf column, size;
+    outrider__strbuf_init(&column, 512);
+    outrider__strbuf_init(&size, 4096);
+    if (a->map.n_headers == 0 && has(a, ROLE_HEADERS)) {
+        outrider__pg_sql_column(&column, a, ROLE_HEADERS, alias);
+        outrider__pg_size_sql(&size, a->map.columns[ROLE_HEADERS]->oid, strbuf_cstr(&column));
+        outrider__pg_sql_large_column(sql, "headers", strbuf_cstr(&size), b->headers);
+    } else if (a->map.n_headers > 0) {
+        strbuf_append_str(sql, " ELSE ");
+        over_joined(sql, a, alias, b, "'headers ' || octet_length(t.h)", "NULL");
+    }
+    sql->failed |= column.failed || size.failed;
+    outrider__strbuf_release(&column);
+    outrider__strbuf_release(&size);
+}
+
+/* EV_LARGE: rows are settled by their id, so that is read whatever its size. */
+static void large_column(struct strbuf *sql, const struct adopted *a, const char *alias,
+                         const struct pg_bounds *b)
+{
+    static const struct {
+        enum column_role role;
+        const char *name;
+    } texts[] = {{ROLE_AGGREGATE_TYPE, "aggregate_type"},
+                 {ROLE_AGGREGATE_ID, "aggregate_id"},
+                 {ROLE_EVENT_TYPE, "event_type"},
+                 {ROLE_TOPIC, "topic"},
+                 {ROLE_PARTITION_KEY, "partition_key"}};
+    struct strbuf size;
+    if (b == NULL) {
+        strbuf_append_str(sql, "NULL::text");
+        return;
+    }
+    outrider__strbuf_init(&size, 1024);
+    outrider__pg_sql_large_begin(sql, b);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (!has(a, texts[i].role))
+            continue;
+        outrider__strbuf_clear(&size);
+        strbuf_append_str(&size, "octet_length(");
+        outrider__pg_sql_column(&size, a, texts[i].role, alias);
+        strbuf_append_str(&size, is_bytes(a, texts[i].role) ? "::bytea)" : "::text)");
+        outrider__pg_sql_large_column(sql, texts[i].name, strbuf_cstr(&size), b->text);
+    }
+    large_headers(sql, a, alias, b);
+    outrider__pg_sql_large_end(sql);
+    sql->failed |= size.failed;
+    outrider__strbuf_release(&size);
+}
+
+static void payload_column(struct strbuf *sql, const struct map_column *payload, const char *column,
+                           const char *size, const struct pg_bounds *b)
+{
+    bool is_own_form = payload->kind == KIND_JSON || payload->kind == KIND_BYTES;
+    const char *cast = is_own_form ? "" : "::text";
+    if (b == NULL)
+        outrider__strbuf_appendf(sql, "%s%s, ", column, cast);
+    else
+        outrider__strbuf_appendf(sql, "CASE WHEN %s <= %s THEN %s%s END, ", size, b->payload,
+                                 column, cast);
+}
+
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
-                            const char *max)
+                            const struct pg_bounds *b)
 {
     const struct map_column *payload = a->map.columns[ROLE_PAYLOAD];
-    bool is_own_form = payload->kind == KIND_JSON || payload->kind == KIND_BYTES;
     struct strbuf column, size;
     outrider__strbuf_init(&column, 512);
     outrider__strbuf_init(&size, 4096);
@@ -565,20 +662,20 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     cast_column(sql, a, ROLE_SEQ, alias, "int8");
     outrider__pg_sql_id(sql, a, alias);
     strbuf_append_str(sql, ", ");
-    text_column(sql, a, ROLE_AGGREGATE_TYPE, alias, a->map.aggregate_type);
-    text_column(sql, a, ROLE_AGGREGATE_ID, alias, NULL);
-    text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type);
-    outrider__strbuf_appendf(sql, "CASE WHEN %s <= %s THEN %s%s END, ", strbuf_cstr(&size), max,
-                             strbuf_cstr(&column), is_own_form ? "" : "::text");
-    headers_column(sql, a, alias);
-    text_column(sql, a, ROLE_TOPIC, alias, NULL);
-    text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL);
+    text_column(sql, a, ROLE_AGGREGATE_TYPE, alias, a->map.aggregate_type, b);
+    text_column(sql, a, ROLE_AGGREGATE_ID, alias, NULL, b);
+    text_column(sql, a, ROLE_EVENT_TYPE, alias, a->map.event_type, b);
+    payload_column(sql, payload, strbuf_cstr(&column), strbuf_cstr(&size), b);
+    headers_column(sql, a, alias, b);
+    text_column(sql, a, ROLE_TOPIC, alias, NULL, b);
+    text_column(sql, a, ROLE_PARTITION_KEY, alias, NULL, b);
     cast_column(sql, a, ROLE_PARTITION, alias, "int4");
     time_column(sql, a, ROLE_OCCURRED_AT, alias);
     created_column(sql, a, alias);
     time_column(sql, a, ROLE_EXPIRES_AT, alias);
-    outrider__strbuf_appendf(sql, "CASE WHEN %s > %s THEN %s END", strbuf_cstr(&size), max,
-                             strbuf_cstr(&size));
+    outrider__pg_sql_size(sql, strbuf_cstr(&column), strbuf_cstr(&size), b);
+    strbuf_append_str(sql, ", ");
+    large_column(sql, a, alias, b);
     sql->failed |= column.failed || size.failed;
     outrider__strbuf_release(&column);
     outrider__strbuf_release(&size);

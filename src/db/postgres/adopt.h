@@ -8,6 +8,7 @@
 #define POSTGRES_ADOPT_H
 
 #include "catalog.h"
+#include "columns.h"
 #include "conn.h"
 #include "core/store.h"
 #include "map.h"
@@ -101,9 +102,9 @@ void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, con
 void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct adopted *a,
                                    const char *pipeline);
 void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, const char *alias);
-/* Columns EV_SEQ to EV_SIZE; max: SQL for max_payload. */
+/* Columns EV_SEQ to EV_LARGE. b NULL: whole, whatever their sizes. */
 void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
-                            const char *max);
+                            const struct pg_bounds *b);
 /* What an event that was read so lacks: see map.h (2). */
 void outrider__pg_adopt_complete(const struct adopted *a, struct event *e);
 /* " ORDER BY ...", oldest first: by the sequence; else by the time, and rows of one time in the

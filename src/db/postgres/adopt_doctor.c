@@ -174,34 +174,50 @@ static void check_index(const struct doctor *d, const struct adopted *a)
     outrider__strbuf_release(&advice);
 }
 
-static void check_payloads(const struct doctor *d, const struct adopted *a)
+/* Of a column in the newest rows; 0 where there is none. */
+static int64_t largest(const struct doctor *d, const struct adopted *a, enum column_role role)
 {
     struct strbuf sql, column;
     PGresult *r = NULL;
-    int64_t max = d->s->config->source.max_payload;
+    int64_t size = 0;
+    if (a->map.columns[role] == NULL)
+        return 0;
     outrider__strbuf_init(&sql, 8192);
     outrider__strbuf_init(&column, 512);
-    outrider__pg_sql_column(&column, a, ROLE_PAYLOAD, "o.");
+    outrider__pg_sql_column(&column, a, role, "o.");
     strbuf_append_str(&sql, "SELECT max(size) FROM (SELECT ");
-    outrider__pg_size_sql(&sql, a->map.columns[ROLE_PAYLOAD]->oid, strbuf_cstr(&column));
+    outrider__pg_size_sql(&sql, a->map.columns[role]->oid, strbuf_cstr(&column));
     outrider__strbuf_appendf(&sql, " AS size FROM %s o", a->outbox);
     outrider__pg_sql_page_order(&sql, a, "o.");
     strbuf_append_str(&sql, " DESC LIMIT 1000) x");
     if (outrider__pg_store_query(d->s, strbuf_cstr(&sql), NULL, "cannot ask", &r, NULL) == 0) {
-        int64_t largest = outrider__pg_get_int(r, 0, 0, 0);
-        if (max > 0 && largest > max)
-            outrider__find(
-                &d->to, FINDING_WARNING,
-                "keep the data elsewhere and send a reference, or raise source.max_payload",
-                "%s: a payload of %lld bytes is above max_payload (%lld): it becomes a dead letter",
-                a->outbox, (long long)largest, (long long)max);
-        else if (largest > LARGE_PAYLOAD)
-            outrider__find(&d->to, FINDING_WARNING, "keep the data elsewhere and send a reference",
-                           "%s: large payloads, up to %lld bytes", a->outbox, (long long)largest);
+        size = outrider__pg_get_int(r, 0, 0, 0);
         PQclear(r);
     }
     outrider__strbuf_release(&sql);
     outrider__strbuf_release(&column);
+    return size;
+}
+
+static void check_sizes(const struct doctor *d, const struct adopted *a)
+{
+    int64_t max = d->s->config->source.max_payload, payload = largest(d, a, ROLE_PAYLOAD);
+    int64_t max_headers = d->s->config->source.max_headers, headers = largest(d, a, ROLE_HEADERS);
+    if (max > 0 && payload > max)
+        outrider__find(
+            &d->to, FINDING_WARNING,
+            "keep the data elsewhere and send a reference, or raise source.max_payload",
+            "%s: a payload of %lld bytes is above max_payload (%lld): it becomes a dead letter",
+            a->outbox, (long long)payload, (long long)max);
+    else if (payload > LARGE_PAYLOAD)
+        outrider__find(&d->to, FINDING_WARNING, "keep the data elsewhere and send a reference",
+                       "%s: large payloads, up to %lld bytes", a->outbox, (long long)payload);
+    if (max_headers > 0 && headers > max_headers)
+        outrider__find(&d->to, FINDING_WARNING,
+                       "put the data into the payload, or raise source.max_headers",
+                       "%s: headers of %lld bytes are above max_headers (%lld): the event becomes "
+                       "a dead letter",
+                       a->outbox, (long long)headers, (long long)max_headers);
 }
 
 static void check_retention(const struct doctor *d, const struct adopted *a)
@@ -256,7 +272,7 @@ int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx
         check_values(&d, &a);
         check_retries(&d, &a);
         check_index(&d, &a);
-        check_payloads(&d, &a);
+        check_sizes(&d, &a);
         check_retention(&d, &a);
         outrider__arena_release(&arena);
     }

@@ -9,7 +9,7 @@
 #include "adopt.h"
 #include "store.h"
 
-#define SQL_CAP 65536
+#define SQL_CAP 131072
 
 bool outrider__pg_store_adopts(const struct pg_store *s)
 {
@@ -374,7 +374,7 @@ static void optional(struct strbuf *q, const struct adopted *a, enum column_role
 static void list_sql(struct strbuf *q, const struct adopted *a)
 {
     strbuf_append_str(q, "SELECT ");
-    outrider__pg_sql_event(q, a, "o.", "9223372036854775807");
+    outrider__pg_sql_event(q, a, "o.", NULL);
     optional(q, a, ROLE_ATTEMPTS, "int4");
     strbuf_append_str(q, ", CASE WHEN ");
     is_state(q, a, STATE_DEAD);
@@ -415,7 +415,7 @@ static int tell_row(struct pg_store *s, const PGresult *r, int i, struct batch *
     char code[32];
     struct dead_row d = {.pipeline = s->config->name};
     outrider__batch_reset(b);
-    d.event = outrider__pg_row(b, r, i, 0, SIZE_MAX / 2);
+    d.event = outrider__pg_row(b, r, i, 0, &EVENT_UNBOUNDED);
     if (d.event == NULL)
         return outrider__fail_nomem(err);
     if (outrider__pg_row_show(d.event, err) < 0)

@@ -54,7 +54,8 @@ enum column {
     C_CAN_WRITE_PARKED,
     C_HAS_UPKEEP,
     C_MADE_BY_INIT,
-    C_CURSOR_LACKS
+    C_CURSOR_LACKS,
+    C_BYTES
 };
 
 static void copy(char *to, size_t size, const PGresult *r, int col)
@@ -79,6 +80,7 @@ static void read_table(struct pg_catalog *cat, const PGresult *r)
     cat->payload_type = (Oid)outrider__pg_get_int(r, 0, C_PAYLOAD_TYPE, 0);
     cat->id_type = (Oid)outrider__pg_get_int(r, 0, C_ID_TYPE, 0);
     cat->headers_type = (Oid)outrider__pg_get_int(r, 0, C_HEADERS_TYPE, 0);
+    copy(cat->bytes, sizeof cat->bytes, r, C_BYTES);
     cat->has_mark = outrider__pg_get_bool(r, 0, C_HAS_MARK);
     cat->sequence_oid = (Oid)outrider__pg_get_int(r, 0, C_SEQUENCE_OID, 0);
     copy(cat->sequence, sizeof cat->sequence, r, C_SEQUENCE);
@@ -212,6 +214,13 @@ int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider
     if (!cat->has_seq_index)
         return unsuitable(cat, "it has no index that begins with seq", mend, err);
     return 0;
+}
+
+bool outrider__pg_catalog_is_bytes(const struct pg_catalog *cat, const char *column)
+{
+    char name[PG_NAME_MAX];
+    (void)snprintf(name, sizeof name, ",%s,", column);
+    return strstr(cat->bytes, name) != NULL;
 }
 
 void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column)

@@ -38,7 +38,8 @@ struct pg_catalog {
     char seq_identity; /* 'a' always, 'd' by default, 0 none */
     Oid seq_type;
     Oid payload_type, id_type, headers_type;
-    bool has_mark; /* a status, published or published_at column: not a log of ours */
+    char bytes[128]; /* columns of bytes, or of a domain over them: ",headers,topic," */
+    bool has_mark;   /* a status, published or published_at column: not a log of ours */
     Oid sequence_oid;
     char sequence[PG_NAME_MAX];
     int64_t sequence_increment, sequence_cache, sequence_min;
@@ -80,6 +81,8 @@ int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider
  * where the type allows it; and for the column as bytea. `column` is quoted. */
 void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column);
 void outrider__pg_bytea_sql(struct strbuf *sql, Oid type, const char *column);
+/* Whether an event's column holds bytes. */
+bool outrider__pg_catalog_is_bytes(const struct pg_catalog *cat, const char *column);
 /* SQL for a column as outrider_parked holds texts: parked.h (4). */
 void outrider__pg_stored_sql(struct strbuf *sql, const char *column);
 

@@ -43,7 +43,11 @@ SELECT current_setting('server_version_num')::int4,
     coalesce(obj_description(c.oid, 'pg_class') LIKE 'outrider: %', false),
     (SELECT string_agg(w.name, ', ') FROM unnest('{mode,lsn,lsn_number,sweep,last_seq,slot,publication,polled_lsn,words}'::text[]) AS w(name)
         WHERE to_regclass(cc.schema || '.outrider_cursor') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute
-        WHERE attrelid = to_regclass(cc.schema || '.outrider_cursor') AND attname = w.name AND NOT attisdropped))
+        WHERE attrelid = to_regclass(cc.schema || '.outrider_cursor') AND attname = w.name AND NOT attisdropped)),
+    ',' || (SELECT string_agg(b.attname, ',') FROM pg_attribute b JOIN pg_type y ON y.oid = b.atttypid
+        WHERE b.attrelid = c.oid AND b.attnum > 0 AND NOT b.attisdropped AND 'bytea'::regtype IN (y.oid, y.typbasetype)
+        AND b.attname IN ('id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload', 'headers', 'topic', 'partition_key'))
+        || ','
 FROM (SELECT to_regclass($1)::oid AS oid) t
 LEFT JOIN pg_class c ON c.oid = t.oid
 LEFT JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -14,7 +14,9 @@
  *      is nothing: updates, deletes, truncation, types, origins, other tables.
  *  (5) An event's place is (commit position, number within its transaction).
  *      It is the same whenever the server sends the transaction again.
- *  (6) What is no proper event (a column that is missing or cannot be read,
+ *  (6) Nothing above its bound stays in the batch: struct event_bounds. The message
+ *      itself is the server's, and in memory as a whole before it is looked at.
+ *  (7) What is no proper event (a column that is missing or cannot be read,
  *      content that is no object) is an event all the same: is_malformed.
  */
 #ifndef POSTGRES_CDC_DECODE_H
@@ -85,7 +87,7 @@ struct cdc_decoder {
     /* Set by the caller. */
     const struct cdc_outbox *outboxes;
     size_t n_outboxes;
-    size_t max_payload;
+    struct event_bounds max;
     /* The decoder's own. */
     struct cdc_relation relations[CDC_RELATIONS_MAX];
     size_t n_relations, next_relation;
@@ -118,9 +120,11 @@ struct cdc_outbox outrider__cdc_own_outbox(uint32_t oid, const char *schema, con
 bool outrider__cdc_reads_binary(uint32_t type);
 int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
                          struct outrider_error *err);
-/* own: the event's own headers, or NULL data; what comes from columns is put beside them. */
-int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct arena *arena,
-                          struct bytes *ret_headers, struct outrider_error *err);
+/* own: the event's own headers, or NULL data; what comes from columns is put beside them.
+ * Above `max` bytes nothing is: *ret_headers is NULL data. *ret_len: how many, about. */
+int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, size_t max,
+                          struct arena *arena, struct bytes *ret_headers, size_t *ret_len,
+                          struct outrider_error *err);
 /* Copies the event into the batch's next slot and counts it; the batch must
  * have room. Only memory can fail. */
 int outrider__cdc_event(const struct cdc_decoder *d, const struct cdc_message *m, struct batch *b,

@@ -11,6 +11,7 @@
 #include "wire.h"
 
 #define FIRST_USER_TYPE 16384
+#define MESSAGE_SPARE 1024
 
 int64_t outrider__cdc_cell_int(const struct cdc_cell *c, int64_t otherwise)
 {
@@ -60,6 +61,8 @@ bool outrider__cdc_reads_binary(uint32_t type)
 
 /* A row on its way into the batch's arena. */
 struct row {
+    struct event *event;
+    const struct event_bounds *max;
     const struct cdc_cell *cells; /* by role */
     const struct cdc_relation *rel;
     char *at;          /* where the next text goes */
@@ -75,14 +78,6 @@ static void malformed(struct row *w, enum cdc_role role, const char *why)
     w->why = why;
 }
 
-/* Room that a column needs as text, its final zero byte included. */
-static size_t text_room(const struct cdc_cell *c)
-{
-    if (c->form != 't' && c->form != 'b')
-        return 0;
-    return (c->value.len < OUTRIDER_ID_SIZE ? OUTRIDER_ID_SIZE : c->value.len) + 1;
-}
-
 static bool is_bytes(const struct cdc_relation *rel, enum cdc_role role)
 {
     return rel->types[role] == PG_BYTEA || rel->outbox->is_bytes[role];
@@ -93,6 +88,78 @@ static bool is_octal(struct bytes text, size_t at)
     return at + 3 < text.len && text.data[at + 1] >= '0' && text.data[at + 1] <= '3' &&
            text.data[at + 2] >= '0' && text.data[at + 2] <= '7' && text.data[at + 3] >= '0' &&
            text.data[at + 3] <= '7';
+}
+
+/* A text of bytea ends here after so many bytes. Under bytea_output = escape a backslash
+ * begins "\\" or "\ooo". */
+static size_t bytea_end(struct bytes text, size_t n_bytes, size_t *ret_bytes)
+{
+    size_t i = 0, n = 0;
+    if (text.len >= 2 && memcmp(text.data, "\\x", 2) == 0) {
+        *ret_bytes = text.len / 2 - 1 < n_bytes ? text.len / 2 - 1 : n_bytes;
+        return 2 + 2 * *ret_bytes;
+    }
+    for (; i < text.len && n < n_bytes; n++)
+        i += text.data[i] != '\\' ? 1 : is_octal(text, i) ? 4 : 2;
+    *ret_bytes = n;
+    return i < text.len ? i : text.len;
+}
+
+/* The largest that a column may be. Rows of adopted tables are settled by their id. */
+static size_t bound_of(const struct row *w, enum cdc_role role)
+{
+    switch (role) {
+    case COL_PAYLOAD:
+        return w->max->payload;
+    case COL_HEADERS:
+        return w->max->headers;
+    case COL_ID:
+        return w->rel->outbox->event_type != NULL ? EVENT_ANY_SIZE : w->max->id;
+    default:
+        return w->max->text;
+    }
+}
+
+/* Bytes of a column as the event has them: of an id of bytes, those of its hex text. */
+static size_t cell_len(const struct row *w, enum cdc_role role)
+{
+    const struct cdc_cell *c = &w->cells[role];
+    size_t len = c->value.len;
+    if (!is_bytes(w->rel, role))
+        return len - (c->form == 'b' && w->rel->types[role] == PG_JSONB && len > 0);
+    if (c->form == 't')
+        (void)bytea_end(c->value, SIZE_MAX, &len);
+    return role == COL_ID ? PG_HEX_SIZE(len) : len;
+}
+
+/* What stands for a text above its bound: see outrider__text_cut, outrider__bytes_cut. */
+static struct bytes cut(const struct row *w, enum cdc_role role)
+{
+    const struct cdc_cell *c = &w->cells[role];
+    size_t n = role == COL_ID ? EVENT_TEXT_CUT / 2 - 1 : EVENT_TEXT_CUT;
+    if (!is_bytes(w->rel, role))
+        return outrider__text_cut(c->value);
+    return bytes_of(c->value.data, c->form == 't' ? bytea_end(c->value, n, &n) : n);
+}
+
+static bool is_above(const struct row *w, enum cdc_role role)
+{
+    const struct cdc_cell *c = &w->cells[role];
+    return (c->form == 't' || c->form == 'b') && cell_len(w, role) > bound_of(w, role);
+}
+
+/* Room that a column needs as text, its final zero byte included. */
+static size_t text_room(const struct row *w, enum cdc_role role)
+{
+    const struct cdc_cell *c = &w->cells[role];
+    size_t len = c->value.len;
+    if (c->form != 't' && c->form != 'b')
+        return 0;
+    if (is_above(w, role))
+        len = role == COL_PAYLOAD || role == COL_HEADERS ? 0 : 4 * EVENT_TEXT_CUT;
+    else if (role == COL_ID && is_bytes(w->rel, role))
+        len = PG_HEX_SIZE(len);
+    return (len < OUTRIDER_ID_SIZE ? OUTRIDER_ID_SIZE : len) + 1;
 }
 
 /* How the server writes bytea as text: "\x68690a", or under bytea_output = escape "hi\012". */
@@ -177,10 +244,17 @@ static struct bytes text_of(struct row *w, enum cdc_role role)
         malformed(w, role, "was not sent");
     if (c->form != 't' && c->form != 'b')
         return BYTES_NULL;
+    struct cdc_cell begin = *c;
+    if (is_above(w, role)) {
+        outrider__event_too_large(w->event, outrider__cdc_role_name(role), cell_len(w, role));
+        if (role == COL_PAYLOAD || role == COL_HEADERS)
+            return BYTES_NULL;
+        begin.value = cut(w, role);
+    }
     char *out = w->at;
     ssize_t len = is_bytes(w->rel, role)
-                      ? write_bytes(c, role == COL_ID, out)
-                      : write_text(c, w->rel->types[role], role == COL_PAYLOAD, out);
+                      ? write_bytes(&begin, role == COL_ID, out)
+                      : write_text(&begin, w->rel->types[role], role == COL_PAYLOAD, out);
     if (len < 0) {
         malformed(w, role, "has a type that cannot be read");
         return BYTES_NULL;
@@ -282,53 +356,38 @@ static int set_failure(struct event *e, struct batch *b, const char *thing, cons
     return 0;
 }
 
-/* Under bytea_output = escape a backslash begins "\\" or "\ooo". */
-static size_t escaped_size(struct bytes text)
+static void set_payload(struct row *w, struct event *e)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < text.len; n++)
-        i += text.data[i] != '\\' ? 1 : is_octal(text, i) ? 4 : 2;
-    return n;
-}
-
-static size_t payload_size(const struct row *w)
-{
-    const struct cdc_cell *c = &w->cells[COL_PAYLOAD];
-    size_t len = c->value.len;
-    if (c->form == 'b')
-        return len - (w->rel->types[COL_PAYLOAD] == PG_JSONB && len > 0);
-    if (c->form != 't' || !is_bytes(w->rel, COL_PAYLOAD))
-        return len;
-    return len >= 2 && memcmp(c->value.data, "\\x", 2) == 0 ? len / 2 - 1 : escaped_size(c->value);
-}
-
-static void set_payload(const struct cdc_decoder *d, struct row *w, struct event *e)
-{
-    e->payload_len = payload_size(w);
-    if (e->payload_len > d->max_payload) {
-        e->is_oversize = true;
-        return;
-    }
     e->payload = text_of(w, COL_PAYLOAD);
     if (!w->rel->has[COL_PAYLOAD])
         malformed(w, COL_PAYLOAD, "is missing");
-    e->payload_len = e->payload.len;
+    e->payload_len = is_above(w, COL_PAYLOAD) ? cell_len(w, COL_PAYLOAD) : e->payload.len;
+}
+
+static int set_headers(const struct cdc_message *m, struct row *w, struct event *e,
+                       struct arena *arena, struct outrider_error *err)
+{
+    size_t len = 0;
+    e->headers = text_of(w, COL_HEADERS);
+    if (m->relation->outbox->n_headers == 0 || is_above(w, COL_HEADERS))
+        return 0;
+    if (outrider__cdc_headers(m, e->headers, w->max->headers, arena, &e->headers, &len, err) < 0)
+        return -1;
+    if (len > w->max->headers)
+        outrider__event_too_large(e, "headers", len);
+    return 0;
 }
 
 static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, struct event *e,
                      struct batch *b, struct outrider_error *err)
 {
-    static const enum cdc_role texts[] = {COL_ID,           COL_AGGREGATE_TYPE, COL_AGGREGATE_ID,
-                                          COL_EVENT_TYPE,   COL_HEADERS,        COL_TOPIC,
-                                          COL_PARTITION_KEY};
-    struct row w = {.cells = d->cells, .rel = m->relation};
+    static const enum cdc_role texts[] = {
+        COL_ID,      COL_AGGREGATE_TYPE, COL_AGGREGATE_ID,  COL_EVENT_TYPE,
+        COL_HEADERS, COL_TOPIC,          COL_PARTITION_KEY, COL_PAYLOAD};
+    struct row w = {.event = e, .max = &d->max, .cells = d->cells, .rel = m->relation};
     size_t room = OUTRIDER_ID_SIZE;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        room += text_room(&w.cells[texts[i]]);
-    if (is_bytes(w.rel, COL_ID))
-        room += 2 + w.cells[COL_ID].value.len; /* as hex */
-    if (payload_size(&w) <= d->max_payload)
-        room += text_room(&w.cells[COL_PAYLOAD]);
+        room += text_room(&w, texts[i]);
     w.at = outrider__arena_alloc(&b->arena, room);
     if (w.at == NULL)
         return outrider__fail_nomem(err);
@@ -342,13 +401,11 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     e->aggregate_type = expected(&w, COL_AGGREGATE_TYPE, outbox->aggregate_type);
     e->aggregate_id = expected(&w, COL_AGGREGATE_ID, "");
     e->event_type = expected(&w, COL_EVENT_TYPE, outbox->event_type);
-    e->headers = text_of(&w, COL_HEADERS);
-    if (outbox->n_headers > 0 &&
-        outrider__cdc_headers(m, e->headers, &b->arena, &e->headers, err) < 0)
+    if (set_headers(m, &w, e, &b->arena, err) < 0)
         return -1;
     e->topic = text_of(&w, COL_TOPIC);
     e->partition_key = text_of(&w, COL_PARTITION_KEY);
-    set_payload(d, &w, e);
+    set_payload(&w, e);
     int64_t partition = outrider__cdc_cell_int(&w.cells[COL_PARTITION], -1);
     e->partition = partition < 0 || partition > INT32_MAX ? -1 : (int32_t)partition;
     e->created_at_us = time_of(&w, COL_CREATED_AT, d->commit_us);
@@ -360,37 +417,60 @@ static int row_event(const struct cdc_decoder *d, const struct cdc_message *m, s
     return outrider__event_check_texts(e, err);
 }
 
-static int fill_message(const struct outrider_event *in, const struct cdc_decoder *d,
+/* Copies a part of a message, as far as its bound allows. */
+static int keep(struct event *e, struct arena *arena, const char *name, struct bytes value,
+                size_t most, struct bytes *ret)
+{
+    bool is_text = strcmp(name, "payload") != 0 && strcmp(name, "headers") != 0;
+    if (value.len > most) {
+        outrider__event_too_large(e, name, value.len);
+        value = is_text ? outrider__text_cut(value) : BYTES_NULL;
+    }
+    return outrider__arena_dup(arena, value, ret);
+}
+
+static int fill_message(const struct outrider_event *in, const struct event_bounds *max,
                         struct event *e, struct batch *b, struct outrider_error *err)
 {
+    struct arena *a = &b->arena;
     struct bytes payload = bytes_of(in->payload, in->payload_len);
-    if (in->id != NULL)
-        e->id = bytes_str(in->id);
-    e->aggregate_type = bytes_str(in->aggregate_type);
-    e->aggregate_id = bytes_str(in->aggregate_id);
-    e->event_type = bytes_str(in->event_type);
-    e->headers = bytes_str(in->headers);
-    e->topic = bytes_str(in->topic);
     /* As with all who write events: an empty one is none. */
-    if (in->partition_key != NULL && in->partition_key[0] != '\0')
-        e->partition_key = bytes_str(in->partition_key);
+    bool has_key = in->partition_key != NULL && in->partition_key[0] != '\0';
+    struct bytes partition_key = has_key ? bytes_str(in->partition_key) : BYTES_NULL;
     e->partition = in->partition;
     if (in->occurred_at_us != 0)
         e->occurred_at_us = in->occurred_at_us;
     e->expires_at_us = in->expires_at_us;
     e->payload_len = payload.len;
-    if (payload.len > d->max_payload) {
-        e->is_oversize = true;
-        return 0;
-    }
-    return outrider__arena_dup(&b->arena, payload, &e->payload) < 0 ? outrider__fail_nomem(err) : 0;
+    if ((in->id != NULL && keep(e, a, "id", bytes_str(in->id), max->id, &e->id) < 0) ||
+        keep(e, a, "aggregate_type", bytes_str(in->aggregate_type), max->text, &e->aggregate_type) <
+            0 ||
+        keep(e, a, "aggregate_id", bytes_str(in->aggregate_id), max->text, &e->aggregate_id) < 0 ||
+        keep(e, a, "event_type", bytes_str(in->event_type), max->text, &e->event_type) < 0 ||
+        keep(e, a, "topic", bytes_str(in->topic), max->text, &e->topic) < 0 ||
+        keep(e, a, "partition_key", partition_key, max->text, &e->partition_key) < 0 ||
+        keep(e, a, "headers", bytes_str(in->headers), max->headers, &e->headers) < 0 ||
+        keep(e, a, "payload", payload, max->payload, &e->payload) < 0)
+        return outrider__fail_nomem(err);
+    return 0;
+}
+
+static int parse_message(const struct cdc_decoder *d, const struct cdc_message *m, struct event *e,
+                         struct batch *b, struct arena *scratch, struct outrider_error *err)
+{
+    struct outrider_event in;
+    struct outrider_error why = {0};
+    if (outrider__event_from_json(m->body, scratch, &in, &why) == 0)
+        return fill_message(&in, &d->max, e, b, err);
+    if (why.code == OUTRIDER_NOMEM)
+        return outrider__fail_nomem(err);
+    return set_failure(e, b, "the content of the logical message:", why.message, err);
 }
 
 static int message_event(const struct cdc_decoder *d, const struct cdc_message *m, struct event *e,
                          struct batch *b, struct outrider_error *err)
 {
-    struct outrider_event in;
-    struct outrider_error why = {0};
+    struct arena scratch;
     char *id = outrider__arena_alloc(&b->arena, OUTRIDER_ID_SIZE);
     if (id == NULL)
         return outrider__fail_nomem(err);
@@ -398,17 +478,15 @@ static int message_event(const struct cdc_decoder *d, const struct cdc_message *
     e->aggregate_type = e->aggregate_id = e->event_type = BYTES_LIT("");
     e->created_at_us = e->occurred_at_us = d->commit_us;
     e->payload_len = m->body.len;
-    /* What is around the payload is small; beyond that it is not even looked at. */
-    if (m->body.len / 2 > d->max_payload + 65536) {
-        e->is_oversize = true;
+    /* Beyond all bounds it is not even looked at. */
+    if (m->body.len / 2 > event_bounds_total(&d->max)) {
+        outrider__event_too_large(e, "payload", m->body.len);
         return 0;
     }
-    if (outrider__event_from_json(m->body, &b->arena, &in, &why) < 0) {
-        if (why.code == OUTRIDER_NOMEM)
-            return outrider__fail_nomem(err);
-        return set_failure(e, b, "the content of the logical message:", why.message, err);
-    }
-    return fill_message(&in, d, e, b, err);
+    outrider__arena_init(&scratch, m->body.len + MESSAGE_SPARE);
+    int rc = parse_message(d, m, e, b, &scratch, err);
+    outrider__arena_release(&scratch);
+    return rc;
 }
 
 int outrider__cdc_event(const struct cdc_decoder *d, const struct cdc_message *m, struct batch *b,

@@ -165,37 +165,53 @@ static void find_cells(const struct cdc_message *m, struct cdc_cell *cells)
     }
 }
 
-int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, struct arena *arena,
-                          struct bytes *ret_headers, struct outrider_error *err)
+static bool is_sent(const struct cdc_cell *c)
 {
-    const struct cdc_relation *rel = m->relation;
-    const struct cdc_outbox *o = rel->outbox;
+    return c->form == 't' || c->form == 'b';
+}
+
+static void append_columns(struct strbuf *out, const struct cdc_relation *rel,
+                           const struct cdc_cell *cells, struct bytes own, struct arena *arena)
+{
+    for (size_t h = 0; h < rel->outbox->n_headers; h++) {
+        const char *name = rel->outbox->headers[h].name;
+        if ((!is_sent(&cells[h]) && cells[h].form != 'n') || has_member(own, name, arena))
+            continue;
+        if (out->len > 1)
+            strbuf_append_char(out, ',');
+        outrider__strbuf_append_json(out, bytes_str(name));
+        strbuf_append_char(out, ':');
+        if (cells[h].form == 'n')
+            strbuf_append_str(out, "null");
+        else
+            append_value(out, &cells[h], rel->header_type[h]);
+    }
+}
+
+int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, size_t max,
+                          struct arena *arena, struct bytes *ret_headers, size_t *ret_len,
+                          struct outrider_error *err)
+{
     struct cdc_cell cells[CDC_HEADERS_MAX] = {0};
-    struct bytes inside = inside_of(own);
     struct strbuf out;
     find_cells(m, cells);
+    *ret_headers = BYTES_NULL;
+    *ret_len = own.len;
+    for (size_t h = 0; h < m->relation->outbox->n_headers; h++)
+        *ret_len += is_sent(&cells[h]) ? cells[h].value.len : 0;
+    if (*ret_len > max)
+        return 0;
     /* A byte takes six at most in a JSON string. */
-    outrider__strbuf_init(&out, NAMES_CAP + own.len + 6 * m->body.len);
+    outrider__strbuf_init(&out, NAMES_CAP + own.len + 6 * *ret_len);
     strbuf_append_char(&out, '{');
-    outrider__strbuf_append(&out, inside);
-    for (size_t h = 0; h < o->n_headers; h++) {
-        char form = cells[h].form;
-        if ((form != 't' && form != 'b' && form != 'n') ||
-            has_member(own, o->headers[h].name, arena))
-            continue;
-        if (out.len > 1)
-            strbuf_append_char(&out, ',');
-        outrider__strbuf_append_json(&out, bytes_str(o->headers[h].name));
-        strbuf_append_char(&out, ':');
-        if (form == 'n')
-            strbuf_append_str(&out, "null");
-        else
-            append_value(&out, &cells[h], rel->header_type[h]);
-    }
+    outrider__strbuf_append(&out, inside_of(own));
+    append_columns(&out, m->relation, cells, own, arena);
     strbuf_append_char(&out, '}');
-    int rc = out.failed || outrider__arena_dup(arena, strbuf_bytes(&out), ret_headers) < 0
-                 ? outrider__fail_nomem(err)
-                 : 0;
+    int rc = out.failed ? outrider__fail_nomem(err) : 0;
+    *ret_len = out.len;
+    if (rc == 0 && out.len <= max &&
+        outrider__arena_dup(arena, strbuf_bytes(&out), ret_headers) < 0)
+        rc = outrider__fail_nomem(err);
     outrider__strbuf_release(&out);
     return rc;
 }

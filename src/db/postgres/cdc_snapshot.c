@@ -11,10 +11,9 @@
 #include "base/failpoint.h"
 #include "cdc.h"
 
-/* Larger payloads are read one by one, so that the memory for a result is bounded. */
-#define USUAL_PAYLOAD 8192
+/* Large rows are read one by one, so that the memory for a result is bounded. */
 #define ROWS_AT_ONCE 1000
-#define SQL_CAP 65536
+#define SQL_CAP 131072
 
 /* The server ends a transaction that is idle for long; this one may be, behind a
  * sink that is down. */
@@ -58,15 +57,14 @@ static int ask_large(struct pg_source *s, struct outrider_error *err)
     struct cdc_snapshot *k = &c->snapshot;
     const struct adopted *a = &table_of(c)->a;
     struct bytes id = outrider__pg_get_bytes(k->rows, k->row, EV_ID);
-    char max[24];
+    struct pg_bounds bounds = outrider__pg_bounds_fixed(s->config, true);
     struct strbuf sql;
     char *literal = PQescapeLiteral(c->maker.pg, id.data, id.len);
     if (literal == NULL)
         return outrider__fail_nomem(err);
-    (void)snprintf(max, sizeof max, "%" PRId64, s->config->source.max_payload);
     outrider__strbuf_init(&sql, SQL_CAP);
     strbuf_append_str(&sql, "DECLARE outrider_large BINARY NO SCROLL CURSOR FOR SELECT ");
-    outrider__pg_sql_event(&sql, a, "o.", max);
+    outrider__pg_sql_event(&sql, a, "o.", &bounds);
     outrider__strbuf_appendf(&sql, " FROM %s o WHERE ", a->outbox);
     outrider__pg_sql_column(&sql, a, ROLE_ID, "o.");
     outrider__strbuf_appendf(&sql, " = %s::%s; FETCH 1 FROM outrider_large; CLOSE outrider_large",
@@ -82,7 +80,9 @@ static int take_row(struct pg_source *s, struct batch *b, const PGresult *r, int
 {
     struct cdc_source *c = cdc_of(s);
     const struct adopted *a = &table_of(c)->a;
-    struct event *e = outrider__pg_row(b, r, row, 0, (size_t)s->config->source.max_payload);
+    struct event_bounds max = outrider__event_bounds(s->config);
+    max.id = EVENT_ANY_SIZE;
+    struct event *e = outrider__pg_row(b, r, row, 0, &max);
     if (e == NULL)
         return outrider__fail_nomem(err);
     outrider__pg_adopt_complete(a, e);
@@ -92,17 +92,11 @@ static int take_row(struct pg_source *s, struct batch *b, const PGresult *r, int
     return 0;
 }
 
-static bool is_large(const struct pg_source *s, const PGresult *r, int row)
-{
-    int64_t size = outrider__pg_get_int(r, row, EV_SIZE, 0);
-    return size > USUAL_PAYLOAD && size <= s->config->source.max_payload;
-}
-
 static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err)
 {
     struct cdc_snapshot *k = &cdc_of(s)->snapshot;
     for (; k->row < PQntuples(k->rows) && !batch_is_full(b); k->row++) {
-        if (is_large(s, k->rows, k->row))
+        if (outrider__pg_row_is_large(k->rows, k->row, 0))
             return 0;
         if (take_row(s, b, k->rows, k->row, err) < 0)
             return -1;

@@ -4,7 +4,7 @@
 
 /*
  * In these texts (cursor.h) $E is the columns of an event (with $3 as the
- * largest payload to send), $B the types that can be read in binary form, $P the
+ * bounds: columns.h), $B the types that can be read in binary form, $P the
  * table of parked events, $N the names of slot and publication.
  */
 static const char *const templates[CDC_STATEMENTS] = {
@@ -95,19 +95,20 @@ static const char *const templates[CDC_STATEMENTS] = {
         "$S) SELECT coalesce(max(y.high), "
         "0), (CASE WHEN count(*) = 0 THEN '{}' ELSE "
         "int8multirange(int8range(1, max(y.high), '[]')) END - coalesce(range_agg(int8range(y.low, "
-        "y.high, '[]')), '{}'))::text, (SELECT "
-        "o.id::text FROM $T o WHERE o.seq > 0 AND o.seq <= (SELECT top FROM q) ORDER BY o.seq DESC "
-        "LIMIT 1) FROM (SELECT min(x.seq) AS low, "
-        "max(x.seq) AS high FROM (SELECT o.seq, o.seq - row_number() OVER (ORDER BY o.seq) AS "
-        "island FROM $T o WHERE o.seq > 0 AND o.seq <= (SELECT top FROM q)) x GROUP BY x.island) y",
+        "y.high, '[]')), '{}'))::text, (SELECT " PG_ANCHOR_OF(
+            "o.id") " FROM $T o WHERE o.seq > 0 AND o.seq <= (SELECT top FROM q) ORDER BY o.seq "
+                    "DESC LIMIT 1) FROM (SELECT min(x.seq) AS low, max(x.seq) AS high FROM (SELECT "
+                    "o.seq, o.seq - row_number() OVER (ORDER BY o.seq) AS island FROM $T o WHERE "
+                    "o.seq > 0 AND o.seq <= (SELECT top FROM q)) x GROUP BY x.island) y",
     /* cdc.h (2). While this statement runs nobody can truncate the outbox, so an anchor that
      * is there says that everything in the log before polled_lsn is of the old history. */
     [CDC_SAVE_CDC] =
         "WITH a AS (UPDATE $K k SET mode = 'cdc', sweep = $4::text::int8multirange * (gaps + "
         "int8multirange(int8range(position, NULL, '()'))), lsn = NULL, lsn_number = 0, polled_lsn "
         "= pg_current_wal_insert_lsn() WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 AND "
-        "(anchor_id IS NULL OR EXISTS (SELECT FROM $T o WHERE o.seq = k.position AND o.id::text = "
-        "k.anchor_id)) RETURNING 1) SELECT 1 / (SELECT count(*) FROM a)",
+        "(anchor_id IS NULL OR EXISTS (SELECT FROM $T o WHERE o.seq = k.position AND " PG_ANCHOR_OF(
+            "o.id") " = " PG_ANCHOR_OF("k.anchor_id") ")) RETURNING 1) SELECT 1 / (SELECT count(*) "
+                                                      "FROM a)",
     [CDC_SAVE_MAPPED] =
         "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
         "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1), b AS (INSERT INTO $K AS k "
@@ -186,20 +187,6 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_VISIBLE] = "cannot wait for a commit",
 };
 
-static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat)
-{
-    struct strbuf size;
-    outrider__strbuf_init(&size, 1024);
-    outrider__pg_size_sql(&size, cat->payload_type, "o.payload");
-    outrider__strbuf_appendf(
-        sql,
-        "o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, CASE WHEN %s <= $3 THEN "
-        "o.payload END AS payload, o.headers, o.topic, o.partition_key, o.partition, "
-        "o.occurred_at, o.created_at, o.expires_at, CASE WHEN %s > $3 THEN %s END AS size",
-        strbuf_cstr(&size), strbuf_cstr(&size), strbuf_cstr(&size));
-    outrider__strbuf_release(&size);
-}
-
 static void append_types(struct strbuf *sql)
 {
     const char *comma = "";
@@ -213,8 +200,9 @@ static void append_types(struct strbuf *sql)
 
 static void letter(struct strbuf *sql, char c, const struct pg_source *s)
 {
+    struct pg_bounds bounds = outrider__pg_bounds_of(3);
     if (c == 'E' && s->cat.payload_type != 0)
-        append_event_columns(sql, &s->cat);
+        outrider__pg_sql_log_event(sql, &s->cat, &bounds, NULL);
     else if (c == 'B')
         append_types(sql);
     else if (c == 'N')

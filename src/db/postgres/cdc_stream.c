@@ -324,7 +324,7 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
         return outrider__fail_errno(err, errno_value, "cannot start replication");
     c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
                                       .n_outboxes = c->tables.n_outboxes,
-                                      .max_payload = (size_t)s->config->source.max_payload};
+                                      .max = outrider__event_bounds(s->config)};
     (void)snprintf(command, sizeof command,
                    "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (proto_version '1', "
                    "publication_names '\"%s\"', binary '%s', messages 'true')",

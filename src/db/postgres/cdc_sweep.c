@@ -6,41 +6,25 @@
 #include "base/failpoint.h"
 #include "cdc.h"
 
-/* As the log does: a usual read ends at a large payload, the next one is for few rows of any
- * size. */
-#define USUAL_PAYLOAD 8192
-#define LARGE_BYTES (4LL << 20)
 #define RANGES_AT_ONCE 256
 
 struct portion {
-    int64_t limit, cut;
+    int64_t limit;
     size_t first, n; /* ranges */
 };
 
 static struct portion choose(const struct pg_source *s, const struct batch *b)
 {
     const struct cdc_source *c = s->cdc;
-    int64_t max_payload = s->config->source.max_payload;
-    struct portion p = {.limit = (int64_t)b->capacity, .cut = USUAL_PAYLOAD};
-    if (c->sweep_was_large || max_payload < USUAL_PAYLOAD)
-        p.cut = max_payload;
-    if (c->sweep_was_large && max_payload > 0)
-        p.limit = LARGE_BYTES / max_payload < 1 ? 1 : LARGE_BYTES / max_payload;
-    if (p.limit > (int64_t)b->capacity)
-        p.limit = (int64_t)b->capacity;
+    struct portion p = {.limit = (int64_t)b->capacity};
+    if (c->sweep_was_large)
+        p.limit = outrider__pg_large_rows(s->config, p.limit);
     while (p.first < c->sweep.n && c->sweep.items[p.first].high <= c->swept)
         p.first++;
     p.n = c->sweep.n - p.first;
     if (p.n > RANGES_AT_ONCE)
         p.n = RANGES_AT_ONCE;
     return p;
-}
-
-static bool is_left_for_large(const struct pg_source *s, const PGresult *r, int row)
-{
-    int64_t size = outrider__pg_get_int(r, row, EV_SIZE, 0);
-    return !((const struct cdc_source *)s->cdc)->sweep_was_large && size > USUAL_PAYLOAD &&
-           size <= s->config->source.max_payload;
 }
 
 static int on_rows(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -51,18 +35,18 @@ static int on_rows(void *ctx, PGresult **results, int n, struct outrider_error *
     struct batch *b = op->op->batch;
     struct portion p = choose(s, b);
     const PGresult *r = results[0];
+    struct event_bounds max = outrider__event_bounds(s->config);
     bool was_large = false;
     int i;
     (void)n;
     for (i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
-        if (is_left_for_large(s, r, i)) {
-            was_large = true;
+        bool is_large = outrider__pg_row_is_large(r, i, 0);
+        was_large |= is_large;
+        if (is_large && !c->sweep_was_large)
             break;
-        }
-        struct event *e = outrider__pg_row(b, r, i, 0, (size_t)s->config->source.max_payload);
+        struct event *e = outrider__pg_row(b, r, i, 0, &max);
         if (e == NULL)
             return outrider__fail_nomem(err);
-        was_large |= e->payload_len > USUAL_PAYLOAD;
         c->swept = e->seq;
     }
     /* All of these ranges were seen: seqs without a row are gone by clean-up. */
@@ -96,7 +80,7 @@ int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outr
     }
     outrider__pg_array_end(a);
     outrider__pg_arg_int8(a, p.limit);
-    outrider__pg_arg_int8(a, p.cut);
+    outrider__pg_arg_bounds(a, s->config, c->sweep_was_large);
     outrider__pg_array_begin(a, PG_INT8);
     for (size_t i = 0; i < p.n; i++)
         outrider__pg_array_int8(a, c->sweep.items[p.first + i].high);

@@ -6,8 +6,7 @@
 
 #include "cdc.h"
 
-#define SQL_CAP 65536
-#define USUAL_PAYLOAD_SQL "8192" /* cdc_snapshot.c: USUAL_PAYLOAD */
+#define SQL_CAP 131072
 
 /* Another pipeline that polls reads the rows, and one that has not finished its
  * sweep does too. $1 pipeline, $2 outbox. */
@@ -126,8 +125,9 @@ static void append_delete(struct strbuf *q, const struct adopted *a)
 /* What polling had not settled, as far as the rows say; where they say nothing, all. */
 static void append_snapshot(struct strbuf *q, const struct pg_source *s, const struct adopted *a)
 {
+    struct pg_bounds bounds = outrider__pg_bounds_fixed(s->config, false);
     strbuf_append_str(q, "DECLARE outrider_sweep BINARY NO SCROLL CURSOR FOR SELECT ");
-    outrider__pg_sql_event(q, a, "o.", USUAL_PAYLOAD_SQL);
+    outrider__pg_sql_event(q, a, "o.", &bounds);
     outrider__strbuf_appendf(q, " FROM %s o WHERE ", a->outbox);
     if (a->map.mark != MARK_NONE) {
         outrider__pg_sql_unsettled(q, a, "o.");
@@ -254,33 +254,81 @@ static int prepare_table(struct pg_source *s, struct cdc_table *t, struct outrid
     return 0;
 }
 
-/* A payload that was too large to be read is copied inside the server, whatever the event
- * failed of. A payload that is NULL is looked for too, and NULL is found. */
+/* A column of the log's row j.o, as parked.h (4) holds it. */
+static void append_stored(struct strbuf *q, const struct pg_catalog *cat, const char *name)
+{
+    bool is_bytes = outrider__pg_catalog_is_bytes(cat, name);
+    struct strbuf value;
+    outrider__strbuf_init(&value, 256);
+    outrider__strbuf_appendf(&value, "(j.o->>'%s')", name);
+    if (is_bytes)
+        outrider__strbuf_appendf(q, "'\\x' || encode(%s::bytea, 'hex')", strbuf_cstr(&value));
+    else if (strcmp(name, "id") == 0)
+        strbuf_append_str(q, strbuf_cstr(&value));
+    else
+        outrider__pg_stored_sql(q, strbuf_cstr(&value));
+    outrider__strbuf_appendf(q, " AS %s, ", name);
+    q->failed |= value.failed;
+    outrider__strbuf_release(&value);
+}
+
+/* By name, through JSON: a column may have been dropped or renamed since the start. */
+static void append_whole_log(struct strbuf *q, const struct pg_catalog *cat)
+{
+    static const char *const names[] = {"id",      "aggregate_type", "aggregate_id", "event_type",
+                                        "headers", "topic",          "partition_key"};
+    strbuf_append_str(q, "SELECT ");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        append_stored(q, cat, names[i]);
+    outrider__pg_bytea_sql(q, cat->payload_type, "o.payload");
+    outrider__strbuf_appendf(q,
+                             " AS payload FROM %s o CROSS JOIN LATERAL (SELECT to_jsonb(o) AS o "
+                             "OFFSET 0) j WHERE u.is_cut = 1 AND o.seq = u.seq",
+                             cat->table);
+}
+
+/* As parked.h (4) holds it. */
+static void append_stored_column(struct strbuf *q, const char *column)
+{
+    outrider__pg_stored_sql(q, column);
+    outrider__strbuf_appendf(q, " AS %s, ", strchr(column, '.') + 1);
+}
+
+/* An id is made a value of its own table's type only: others may not take it. */
+static void append_whole_row(struct strbuf *q, const struct adopted *a)
+{
+    static const char *const stored[] = {"e.aggregate_type", "e.aggregate_id", "e.event_type",
+                                         "e.headers",        "e.topic",        "e.partition_key"};
+    struct strbuf id;
+    outrider__strbuf_init(&id, 256);
+    outrider__strbuf_appendf(&id, "(CASE WHEN u.is_cut = 1 AND u.seq = %u THEN u.id END)", a->oid);
+    strbuf_append_str(q, "SELECT e.id, ");
+    for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
+        append_stored_column(q, stored[i]);
+    outrider__pg_bytea_sql(q, a->map.columns[ROLE_PAYLOAD]->oid, "e.payload");
+    strbuf_append_str(q, " AS payload FROM (SELECT ");
+    outrider__pg_sql_event(q, a, "o.", NULL);
+    outrider__strbuf_appendf(q, " FROM %s o WHERE ", a->outbox);
+    append_row_is(q, a, strbuf_cstr(&id));
+    strbuf_append_str(q, ") AS e(seq, id, aggregate_type, aggregate_id, event_type, payload, "
+                         "headers, topic, partition_key, partition, occurred_at, created_at, "
+                         "expires_at, size, large)");
+    q->failed |= id.failed;
+    outrider__strbuf_release(&id);
+}
+
+/* What was too large to be read is copied inside the server. */
 static int prepare_oversize(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_tables *t = &cdc_of(s)->tables;
     struct strbuf q;
-    outrider__strbuf_init(&q, SQL_CAP);
-    strbuf_append_str(&q, "CASE WHEN u.payload IS NOT NULL THEN u.payload ");
-    if (!t->is_mapped) {
-        strbuf_append_str(&q, "ELSE (SELECT ");
-        outrider__pg_bytea_sql(&q, s->cat.payload_type, "o.payload");
-        outrider__strbuf_appendf(&q, " FROM %s o WHERE o.seq = u.seq) ", s->cat.table);
-    }
+    outrider__strbuf_init(&q, SQL_CAP * (t->n + 1));
+    if (!t->is_mapped)
+        append_whole_log(&q, &s->cat);
     for (size_t i = 0; i < t->n; i++) {
-        const struct adopted *a = &t->items[i].a;
-        struct strbuf column;
-        outrider__strbuf_init(&column, 512);
-        outrider__pg_sql_column(&column, a, ROLE_PAYLOAD, "o.");
-        outrider__strbuf_appendf(&q, "WHEN u.seq = %u THEN (SELECT ", a->oid);
-        outrider__pg_bytea_sql(&q, a->map.columns[ROLE_PAYLOAD]->oid, strbuf_cstr(&column));
-        outrider__strbuf_appendf(&q, " FROM %s o WHERE ", a->outbox);
-        append_row_is(&q, a, "u.id");
-        strbuf_append_str(&q, ") ");
-        q.failed |= column.failed;
-        outrider__strbuf_release(&column);
+        strbuf_append_str(&q, i > 0 ? " UNION ALL " : "");
+        append_whole_row(&q, &t->items[i].a);
     }
-    strbuf_append_str(&q, "END");
     return keep_sql(&t->oversize_sql, &q, err);
 }
 

@@ -10,19 +10,20 @@
 #define PULSE_US 1000000
 
 /*
- * In these texts (cursor.h) $E is the columns of an event (with $3 as the
- * largest payload to send, and none for the anchor at $1), $U the same without
- * the size of what is not sent, which costs as much again, $A whether any lane
- * is parked, $P what may hold a writer's lock.
+ * In these texts (cursor.h) $E is the columns of an event (with $3 as the bounds:
+ * columns.h; and no payload of the anchor at $1), $U the same for a usual read,
+ * $A whether any lane is parked, $P what may hold a writer's lock.
  */
 static const char *const templates[LOG_STATEMENTS] = {
     [LOG_ENROL] = PG_ENROL_SQL,
-    [LOG_READ_CURSOR] =
-        "SELECT k.sink, k.position, k.gaps::text, k.anchor_id, k.epoch, k.on_dead, k.system_id, "
-        "k.timeline, (SELECT o.id::text FROM $T o WHERE o.seq = k.position LIMIT 1), (SELECT CASE "
-        "WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q), pg_backend_pid(), k.mode FROM "
-        "$K k "
-        "WHERE k.pipeline = $1 AND k.outbox = $2",
+    [LOG_READ_CURSOR] = "SELECT k.sink, k.position, k.gaps::text, " PG_ANCHOR_OF(
+        "k.anchor_id") ", k.epoch, k.on_dead, "
+                       "k.system_id, k.timeline, (SELECT " PG_ANCHOR_OF(
+                           "o.id") " FROM $T o WHERE o.seq = "
+                                   "k.position LIMIT 1), (SELECT CASE WHEN q.is_called THEN "
+                                   "q.last_value ELSE 0 END FROM $S "
+                                   "q), pg_backend_pid(), k.mode FROM $K k WHERE k.pipeline = $1 "
+                                   "AND k.outbox = $2",
     [LOG_TAKE] = PG_TAKE_SQL,
     [LOG_READ] = "SELECT $U FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
     [LOG_READ_EXACT] = "SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
@@ -79,25 +80,6 @@ static const char *const purposes[LOG_STATEMENTS] = {
     [LOG_AHEAD] = "cannot read the outbox",
 };
 
-static void append_event_columns(struct strbuf *sql, const struct pg_catalog *cat, bool with_size)
-{
-    struct strbuf size;
-    outrider__strbuf_init(&size, 1024);
-    outrider__pg_size_sql(&size, cat->payload_type, "o.payload");
-    outrider__strbuf_appendf(
-        sql,
-        "o.seq, o.id, o.aggregate_type, o.aggregate_id, o.event_type, CASE WHEN o.seq <> $1 AND "
-        "%s <= $3 THEN o.payload END AS payload, o.headers, o.topic, o.partition_key, o.partition, "
-        "o.occurred_at, o.created_at, o.expires_at, ",
-        strbuf_cstr(&size));
-    if (with_size)
-        outrider__strbuf_appendf(sql, "CASE WHEN %s > $3 THEN %s END AS size", strbuf_cstr(&size),
-                                 strbuf_cstr(&size));
-    else
-        strbuf_append_str(sql, "CASE WHEN o.payload IS NOT NULL THEN 1 END AS size");
-    outrider__strbuf_release(&size);
-}
-
 static void append_lockable(struct strbuf *sql, const struct pg_catalog *cat)
 {
     if (cat->relkind == 'p')
@@ -116,8 +98,10 @@ static void append_any(struct strbuf *sql, const struct pg_source *s)
 
 static void letter(struct strbuf *sql, char c, const struct pg_source *s)
 {
+    struct pg_bounds b =
+        c == 'E' ? outrider__pg_bounds_of(3) : outrider__pg_bounds_fixed(s->config, false);
     if (c == 'E' || c == 'U')
-        append_event_columns(sql, &s->cat, c == 'E');
+        outrider__pg_sql_log_event(sql, &s->cat, &b, "$1");
     else if (c == 'A')
         append_any(sql, s);
     else if (c == 'P')

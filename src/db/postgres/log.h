@@ -73,7 +73,7 @@ struct log_fetch {
     struct pg_op *op; /* under way, or NULL */
     uint64_t no;      /* counts fetches */
     bool with_gaps, gaps_only, is_large;
-    int64_t limit, cut;
+    int64_t limit;
     int i_writers, i_read, i_facts; /* which result is what; -1: not asked */
     int64_t target_lsn;
     bool is_flushed, is_asking, needs_blocked, is_forced;
@@ -94,7 +94,7 @@ struct log_source {
     int64_t mark;       /* -1: none */
     uint64_t mark_fetch_no;
     struct log_fetch fetch;
-    bool was_large;    /* the last read met a payload that a usual one does not take */
+    bool was_large;    /* the last read met a row that a usual one does not take */
     int64_t mean_size; /* of an event in the arena */
 
     int64_t look_us, look_gap_us;

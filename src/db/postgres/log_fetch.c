@@ -26,13 +26,10 @@ static void choose_size(struct pg_source *s, const struct batch *b)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
-    int64_t max_payload = s->config->source.max_payload;
-    f->is_large = l->was_large && max_payload > PG_USUAL_PAYLOAD;
-    f->cut = f->is_large || max_payload < PG_USUAL_PAYLOAD ? max_payload : PG_USUAL_PAYLOAD;
+    f->is_large = l->was_large;
     f->limit = (int64_t)b->capacity;
     if (f->is_large) {
-        int64_t few = PG_LARGE_BYTES / max_payload;
-        f->limit = few < 1 ? 1 : few < f->limit ? few : f->limit;
+        f->limit = outrider__pg_large_rows(s->config, f->limit);
     } else if (l->mean_size > 0) {
         int64_t fit = (int64_t)b->max_bytes / l->mean_size * 5 / 4 + 1;
         if (fit < FEWEST_ROWS)
@@ -65,13 +62,12 @@ static int add_read(struct pg_source *s, int *n, struct outrider_error *err)
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     struct pg_args *a = &l->args;
-    /* Where a usual read leaves a payload out, the next one will tell how large it is. */
-    bool is_exact = f->cut >= s->config->source.max_payload;
-    enum log_statement which = is_exact ? LOG_READ_EXACT : LOG_READ;
+    /* Where a usual read leaves a column out, the next one will tell how large it is. */
+    enum log_statement which = f->is_large ? LOG_READ_EXACT : LOG_READ;
     outrider__pg_args_clear(a);
     outrider__pg_arg_int8(a, f->gaps_only ? INT64_MAX : l->head);
     outrider__pg_arg_int8(a, f->limit);
-    outrider__pg_arg_int8(a, f->cut);
+    outrider__pg_arg_bounds(a, s->config, f->is_large);
     if (f->with_gaps) {
         which = LOG_READ_GAPS;
         outrider__pg_array_begin(a, PG_INT8);
@@ -148,27 +144,21 @@ struct reading {
     bool is_complete, anchor_seen, met_large;
     bool met_ahead;     /* the first row above the sequence, where the reading ends */
     struct event *last; /* the row at head, or NULL: it is the old one */
+    struct event_bounds max;
 };
 
 static int verify_anchor(struct pg_source *s, const struct event *e, struct outrider_error *err)
 {
-    if (s->config->replay || bytes_eq(e->id, strbuf_bytes(&log_of(s)->anchor)))
+    if (s->config->replay || bytes_eq(outrider__text_cut(e->id), strbuf_bytes(&log_of(s)->anchor)))
         return 0;
     return outrider__pg_log_fail_history(s, "the row at the position is another one now", err);
-}
-
-/* A row that a usual read does not take: it ends here and the next one is large. */
-static bool is_left_for_large(const struct pg_source *s, const struct reading *g, int row)
-{
-    return PQgetisnull(g->r, row, EV_PAYLOAD) && outrider__pg_get_int(g->r, row, EV_SIZE, 0) > 0 &&
-           outrider__pg_get_int(g->r, row, EV_SIZE, 0) <= s->config->source.max_payload;
 }
 
 static int take_row(struct pg_source *s, struct reading *g, int row, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct batch *b = g->b;
-    struct event *e = outrider__pg_row(b, g->r, row, 0, (size_t)s->config->source.max_payload);
+    struct event *e = outrider__pg_row(b, g->r, row, 0, &g->max);
     if (e == NULL)
         return outrider__fail_nomem(err);
     if (e->seq <= 0) {
@@ -207,10 +197,10 @@ static int take_rows(struct pg_source *s, struct reading *g, struct outrider_err
         g->met_ahead = seq > l->last_value;
         if (g->met_ahead)
             break;
-        bool is_anchor = seq == l->head;
-        bool is_left = !is_anchor && !f->is_large && is_left_for_large(s, g, i);
-        g->met_large |= is_left || PQgetlength(g->r, i, EV_PAYLOAD) > PG_USUAL_PAYLOAD + 1;
-        if (is_left || batch_is_full(g->b))
+        bool is_large = seq != l->head && outrider__pg_row_is_large(g->r, i, 0);
+        g->met_large |= is_large;
+        /* A usual read ends here, and the next one is large. */
+        if ((is_large && !f->is_large) || batch_is_full(g->b))
             break;
         if (take_row(s, g, i, err) < 0)
             return -1;
@@ -256,7 +246,7 @@ static int remember(struct pg_source *s, const struct reading *g, struct outride
     m->n_gaps = l->gaps.n;
     if (outrider__arena_dup(&b->arena, strbuf_bytes(&l->anchor), &m->anchor_before) < 0)
         return outrider__fail_nomem(err);
-    m->anchor = g->last != NULL ? g->last->id : m->anchor_before;
+    m->anchor = g->last != NULL ? outrider__text_cut(g->last->id) : m->anchor_before;
     b->source_data = m;
     b->position = g->head;
     return 0;
@@ -267,7 +257,7 @@ static int move_head(struct pg_source *s, const struct reading *g, struct outrid
     struct log_source *l = log_of(s);
     if (g->last != NULL) {
         outrider__strbuf_clear(&l->anchor);
-        outrider__strbuf_append(&l->anchor, g->last->id);
+        outrider__strbuf_append(&l->anchor, outrider__text_cut(g->last->id));
         if (l->anchor.failed)
             return outrider__fail_nomem(err);
     }
@@ -392,7 +382,10 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
-    struct reading g = {.b = f->op->op->batch, .r = results[f->i_read], .head = l->head};
+    struct reading g = {.b = f->op->op->batch,
+                        .r = results[f->i_read],
+                        .head = l->head,
+                        .max = outrider__event_bounds(s->config)};
     (void)n;
     if (f->i_writers >= 0 &&
         (outrider__pg_log_check_fingerprint(s, results[f->i_writers - 1], err) < 0 ||

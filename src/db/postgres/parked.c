@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "parked.h"
 
+#include "columns.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_SHARE 4 /* one lane gets at most this part of a batch */
-#define SQL_CAP 131072
+#define LANE_SHARE 4       /* one lane gets at most this part of a batch */
+#define SQL_CAP (2u << 20) /* of many tables with many columns */
 
 /* A key may be longer than an index takes: the indexes hold its hash. */
 #define LANE_IS(row, lane) \
@@ -18,7 +20,8 @@
 
 /*
  * In these texts $T is the table and $L the condition that a row is live,
- * AND included; $C is the caller's list of columns with its FROM.
+ * AND included; $C is the caller's list of columns with its FROM; $E is the columns of
+ * an event, with $6 as their bounds, and $B what they take of memory.
  */
 static const char *const templates[PARKED_STATEMENTS] = {
     /* arrival is given out above the sort: in the order of the batch. */
@@ -58,15 +61,13 @@ static const char *const templates[PARKED_STATEMENTS] = {
     [PARKED_BLOCKED] =
         "SELECT l.n FROM unnest($3::text[]) WITH ORDINALITY AS l(lane, n) WHERE EXISTS (SELECT "
         "FROM $T q WHERE q.pipeline = $1 AND q.outbox = $2 AND " Q_IN_L "$L)",
-    /* $4 rows, $5 of one lane, $6 largest payload, $7 bytes of all but the last. $8: nothing
+    /* $4 rows, $5 of one lane, $6 bounds (columns.h), $7 bytes of all but the last. $8: nothing
      * passes a dead letter, and a lane may hold several. */
     [PARKED_FETCH] =
-        "SELECT seq, id, aggregate_type, aggregate_id, event_type, CASE WHEN size <= $6 THEN "
-        "payload END, headers, topic, partition_key, partition, occurred_at, created_at, "
-        "expires_at, size, arrival, attempts FROM (SELECT r.*, sum(least(coalesce(size, 0), $6)) "
-        "OVER (ORDER BY due, head, arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS "
-        "before FROM (SELECT q.*, octet_length(q.payload)::int8 AS size, h.next_attempt_at AS due, "
-        "h.arrival AS head FROM (SELECT arrival, lane, next_attempt_at FROM $T WHERE pipeline = $1 "
+        "SELECT $E, arrival, attempts FROM (SELECT r.*, sum($B) OVER (ORDER BY due, head, arrival "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM (SELECT q.*, "
+        "h.next_attempt_at AS due, h.arrival AS head FROM (SELECT arrival, lane, next_attempt_at "
+        "FROM $T WHERE pipeline = $1 "
         "AND outbox = $2 AND state = 'parked' AND next_attempt_at <= $3 ORDER BY next_attempt_at, "
         "arrival LIMIT $4) h CROSS JOIN LATERAL (SELECT * FROM $T q WHERE q.pipeline = $1 AND "
         "q.outbox = $2 AND " Q_IN_H " AND q.arrival >= h.arrival AND q.state <> 'dead' "
@@ -77,21 +78,27 @@ static const char *const templates[PARKED_STATEMENTS] = {
         "WHERE coalesce(before, 0) < $7 ORDER BY due, head, arrival",
 };
 
-/* PARKED_INSERT where the events' own values are sent; $C is a payload left in the outbox. */
+/* PARKED_INSERT where the events' own values are sent. $C gives x, the outbox's row if
+ * some of it was not read (u.is_cut = 1) and it is still there. */
 static const char insert_values[] =
     "WITH u AS MATERIALIZED (SELECT * FROM unnest($4::int8[], $5::text[], $6::text[], $7::text[], "
     "$8::int4[], $9::timestamptz[], $10::text[], $11::text[], $12::text[], $13::text[], "
     "$14::text[], $15::text[], $16::bytea[], $17::text[], $18::text[], $19::text[], $20::int4[], "
-    "$21::timestamptz[], $22::timestamptz[], $23::timestamptz[]) WITH ORDINALITY AS u(seq, id, "
-    "lane, state, attempts, next, code, origin, message, aggregate_type, aggregate_id, event_type, "
-    "payload, headers, topic, partition_key, partition, occurred_at, created_at, expires_at, n)) "
-    "INSERT INTO $T (pipeline, outbox, parked_at, updated_at, lane, state, seq, attempts, "
-    "next_attempt_at, error_code, error_origin, error_message, id, aggregate_type, aggregate_id, "
+    "$21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::int4[]) WITH ORDINALITY AS "
+    "u(seq, id, lane, state, attempts, next, code, origin, message, aggregate_type, aggregate_id, "
     "event_type, payload, headers, topic, partition_key, partition, occurred_at, created_at, "
-    "expires_at) SELECT $1::text, $2::text, $3::timestamptz, $3::timestamptz, u.lane, u.state, "
-    "u.seq, u.attempts, u.next, u.code, u.origin, u.message, u.id, u.aggregate_type, "
-    "u.aggregate_id, u.event_type, $C, u.headers, u.topic, u.partition_key, u.partition, "
-    "u.occurred_at, u.created_at, u.expires_at FROM u ORDER BY u.n";
+    "expires_at, is_cut, n)) INSERT INTO $T (pipeline, outbox, parked_at, updated_at, lane, "
+    "state, seq, attempts, next_attempt_at, error_code, error_origin, error_message, id, "
+    "aggregate_type, aggregate_id, event_type, payload, headers, topic, partition_key, "
+    "partition, occurred_at, created_at, expires_at) SELECT $1::text, $2::text, "
+    "$3::timestamptz, $3::timestamptz, u.lane, u.state, u.seq, u.attempts, u.next, u.code, "
+    "u.origin, u.message, coalesce(x.id, u.id), CASE WHEN x.id IS NULL THEN u.aggregate_type "
+    "ELSE x.aggregate_type END, CASE WHEN x.id IS NULL THEN u.aggregate_id ELSE x.aggregate_id "
+    "END, CASE WHEN x.id IS NULL THEN u.event_type ELSE x.event_type END, CASE WHEN x.id IS "
+    "NULL THEN u.payload ELSE x.payload END, CASE WHEN x.id IS NULL THEN u.headers ELSE "
+    "x.headers END, CASE WHEN x.id IS NULL THEN u.topic ELSE x.topic END, CASE WHEN x.id IS "
+    "NULL THEN u.partition_key ELSE x.partition_key END, u.partition, u.occurred_at, "
+    "u.created_at, u.expires_at FROM u LEFT JOIN LATERAL ($C) x ON true ORDER BY u.n";
 
 static const char *const purposes[PARKED_STATEMENTS] = {
     [PARKED_INSERT] = "cannot park events",
@@ -104,17 +111,109 @@ static const char *const purposes[PARKED_STATEMENTS] = {
     [PARKED_FETCH] = "cannot read the parked events",
 };
 
+static const char *const texts[] = {"id",         "aggregate_type", "aggregate_id",
+                                    "event_type", "topic",          "partition_key"};
+#define N_TEXTS (sizeof texts / sizeof *texts)
+
+/* A text's bytes: parked.h (4) holds some as hex, but no id. */
+static void append_size(struct strbuf *size, const char *column)
+{
+    outrider__strbuf_clear(size);
+    if (strcmp(column, "id") == 0)
+        strbuf_append_str(size, "octet_length(id)::int8");
+    else
+        outrider__strbuf_appendf(size,
+                                 "(CASE WHEN starts_with(%s, '\\x') THEN octet_length(%s) / 2 - 1 "
+                                 "ELSE octet_length(%s) END)::int8",
+                                 column, column, column);
+}
+
+static void append_large(struct strbuf *sql, const struct pg_bounds *b)
+{
+    struct strbuf size;
+    outrider__strbuf_init(&size, 512);
+    outrider__pg_sql_large_begin(sql, b);
+    append_size(&size, "headers");
+    outrider__pg_sql_large_column(sql, "headers", strbuf_cstr(&size), b->headers);
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        append_size(&size, texts[i]);
+        outrider__pg_sql_large_column(sql, texts[i], strbuf_cstr(&size), b->text);
+    }
+    outrider__pg_sql_large_end(sql);
+    sql->failed |= size.failed;
+    outrider__strbuf_release(&size);
+}
+
+/* As outrider__pg_sql_text; of bytes as many come as outrider__bytes_cut() leaves. */
+static void append_text(struct strbuf *sql, const char *column, const struct pg_bounds *b)
+{
+    struct strbuf size;
+    strbuf_append_str(sql, ", ");
+    if (strcmp(column, "id") == 0) {
+        outrider__pg_sql_text(sql, column, false, b);
+        return;
+    }
+    outrider__strbuf_init(&size, 512);
+    append_size(&size, column);
+    outrider__strbuf_appendf(sql,
+                             "CASE WHEN %s > %s THEN left(%s, CASE WHEN starts_with(%s, '\\x') "
+                             "THEN %d ELSE %d END) ELSE %s END",
+                             strbuf_cstr(&size), b->text, column, column,
+                             PG_HEX_SIZE(EVENT_TEXT_CUT), EVENT_TEXT_CUT, column);
+    sql->failed |= size.failed;
+    outrider__strbuf_release(&size);
+}
+
+/* EV_SEQ to EV_LARGE. */
+static void append_event(struct strbuf *sql, const struct pg_bounds *b)
+{
+    struct strbuf size;
+    outrider__strbuf_init(&size, 512);
+    append_size(&size, "headers");
+    strbuf_append_str(sql, "seq");
+    for (size_t i = 0; i < 4; i++)
+        append_text(sql, texts[i], b);
+    outrider__strbuf_appendf(sql,
+                             ", CASE WHEN octet_length(payload) <= %s THEN payload END, CASE WHEN "
+                             "%s > %s THEN '!' ELSE headers END",
+                             b->payload, strbuf_cstr(&size), b->headers);
+    for (size_t i = 4; i < N_TEXTS; i++)
+        append_text(sql, texts[i], b);
+    strbuf_append_str(sql, ", partition, occurred_at, created_at, expires_at, ");
+    outrider__pg_sql_size(sql, "payload", "octet_length(payload)", b);
+    strbuf_append_str(sql, ", ");
+    append_large(sql, b);
+    sql->failed |= size.failed;
+    outrider__strbuf_release(&size);
+}
+
+static void append_bytes(struct strbuf *sql, const struct pg_bounds *b)
+{
+    outrider__strbuf_appendf(sql,
+                             "least(coalesce(octet_length(payload), 0), %s) + "
+                             "least(coalesce(octet_length(headers), 0), 2 * %s)",
+                             b->payload, b->headers);
+    for (size_t i = 0; i < N_TEXTS; i++)
+        outrider__strbuf_appendf(sql, " + least(coalesce(octet_length(%s), 0), 2 * %s)", texts[i],
+                                 b->text);
+}
+
 static char *expand(const char *template, const char *table, const char *live, const char *copy)
 {
+    struct pg_bounds bounds = outrider__pg_bounds_of(6);
     struct strbuf sql;
     outrider__strbuf_init(&sql, SQL_CAP);
     for (const char *p = template; *p != '\0'; p++) {
-        if (p[0] == '$' && (p[1] == 'T' || p[1] == 'L' || p[1] == 'C')) {
-            strbuf_append_str(&sql, p[1] == 'T' ? table : p[1] == 'L' ? live : copy);
-            p++;
-        } else {
+        char letter = p[0] == '$' ? p[1] : '\0';
+        if (letter == 'T' || letter == 'L' || letter == 'C')
+            strbuf_append_str(&sql, letter == 'T' ? table : letter == 'L' ? live : copy);
+        else if (letter == 'E')
+            append_event(&sql, &bounds);
+        else if (letter == 'B')
+            append_bytes(&sql, &bounds);
+        else
             strbuf_append_char(&sql, *p);
-        }
+        p += letter >= 'A' && letter <= 'Z';
     }
     if (sql.failed)
         outrider__strbuf_release(&sql);
@@ -123,7 +222,7 @@ static char *expand(const char *template, const char *table, const char *live, c
 
 int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
                              const struct pipeline_config *config, const char *copy_sql,
-                             const char *payload_sql, struct outrider_error *err)
+                             const char *whole_sql, struct outrider_error *err)
 {
     const char *live = config->retry.on_dead == ON_DEAD_BLOCK ? "" : " AND q.state <> 'dead'";
     *p = (struct pg_parked){.config = config};
@@ -133,7 +232,7 @@ int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
     for (int i = 0; i < PARKED_STATEMENTS; i++) {
         bool sends = p->sends_values && i == PARKED_INSERT;
         p->sql[i] = expand(sends ? insert_values : templates[i], cat->parked_table, live,
-                           p->sends_values ? payload_sql : copy_sql);
+                           p->sends_values ? whole_sql : copy_sql);
         if (p->sql[i] == NULL)
             return outrider__fail_nomem(err);
         p->st[i] = (struct pg_statement){.sql = p->sql[i], .what = purposes[i]};
@@ -349,6 +448,11 @@ static void array_of_values(struct pg_args *a, const struct event *events, size_
     array_of_wall(a, events, n, offsetof(struct event, occurred_at_us));
     array_of_wall(a, events, n, offsetof(struct event, created_at_us));
     array_of_wall(a, events, n, offsetof(struct event, expires_at_us));
+    outrider__pg_array_begin(a, PG_INT4);
+    for (size_t i = 0; i < n; i++)
+        if (is_kept(&events[i]))
+            outrider__pg_array_int4(a, events[i].is_oversize);
+    outrider__pg_array_end(a);
 }
 
 static int add_insert(struct pg_parked *p, struct pg_conn *c, const struct event *events, size_t n,
@@ -470,7 +574,7 @@ int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const 
     outrider__pg_arg_time(a, now_us);
     outrider__pg_arg_int8(a, (int64_t)b->capacity);
     outrider__pg_arg_int8(a, (int64_t)(b->capacity / LANE_SHARE + 1));
-    outrider__pg_arg_int8(a, p->config->source.max_payload);
+    outrider__pg_arg_bounds(a, p->config, true);
     outrider__pg_arg_int8(a, (int64_t)b->max_bytes);
     outrider__pg_arg_int8(a, p->config->retry.on_dead == ON_DEAD_BLOCK);
     return add(p, c, PARKED_FETCH, err);
@@ -479,9 +583,10 @@ int outrider__pg_parked_add_fetch(struct pg_parked *p, struct pg_conn *c, const 
 int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch *b,
                              const PGresult *r, struct outrider_error *err)
 {
+    struct event_bounds max = outrider__event_bounds(config);
     b->is_parked = true;
     for (int i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
-        struct event *e = outrider__pg_row_stored(b, r, i, (size_t)config->source.max_payload);
+        struct event *e = outrider__pg_row_stored(b, r, i, &max);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->is_parked = true;

@@ -55,12 +55,13 @@ struct pg_parked {
  * there. Example:
  *   " o.id::text, ..., o.expires_at FROM u JOIN public.outbox o ON o.seq = u.seq"
  * NULL: the events' own values are sent, for rows that may be gone already (or
- * never were). Then payload_sql is what becomes the payload: u.payload, or where
- * it was too large to be read, what the outbox still has.
+ * never were). Then whole_sql is a SELECT of id, aggregate_type, aggregate_id,
+ * event_type, payload (bytea), headers, topic and partition_key, so named: the row
+ * of the outbox where u.is_cut = 1, which is where some of it was too large to be read.
  */
 int outrider__pg_parked_init(struct pg_parked *p, const struct pg_catalog *cat,
                              const struct pipeline_config *config, const char *copy_sql,
-                             const char *payload_sql, struct outrider_error *err);
+                             const char *whole_sql, struct outrider_error *err);
 void outrider__pg_parked_release(struct pg_parked *p);
 
 /* Adds what the outcomes of events[0..n) ask for to the open request: for new

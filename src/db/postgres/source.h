@@ -14,6 +14,7 @@
 #define POSTGRES_SOURCE_H
 
 #include "catalog.h"
+#include "columns.h"
 #include "conn.h"
 #include "core/config.h"
 #include "core/source.h"
@@ -26,12 +27,6 @@
 #include "upkeep.h"
 
 #define PG_OPS_MAX 32
-
-/* A usual read takes whole batches of usual rows. A larger payload ends it, and
- * the next read takes few rows of any size: so the memory for a result is
- * bounded, and the sizes of rows need not be added up on the server. */
-#define PG_USUAL_PAYLOAD 8192
-#define PG_LARGE_BYTES (4LL << 20)
 
 struct pg_source;
 

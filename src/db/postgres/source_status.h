@@ -71,7 +71,7 @@ struct status_table {
     struct pg_statement st[ST_COUNT];
     bool is_exhausted;   /* nothing more was there when it was last read */
     int64_t event_bytes; /* what events take in memory, about */
-    bool was_large;      /* the last read met a payload that a usual one does not take */
+    bool was_large;      /* the last read met a row that a usual one does not take */
     struct status_replay replay;
     struct strbuf seen;      /* words that rows had when they were last looked at in vain */
     struct strbuf uncovered; /* what was told last of rows that no word covers */
@@ -101,7 +101,7 @@ struct status_source {
     struct status_flight fetching; /* the fetch under way */
     size_t n_tried;                /* tables that this fetch found empty */
     int64_t limit;                 /* rows it asked for */
-    bool is_large;                 /* it takes payloads of any size: see PG_USUAL_PAYLOAD */
+    bool is_large;                 /* it takes rows of any size: columns.h (1) */
     bool met_large;
     struct pg_op *fetch_op;
     bool competes;         /* no lock of the pipeline: many relays */
@@ -153,7 +153,7 @@ int outrider__pg_status_try(struct status_source *d, struct status_table *t,
 int outrider__pg_status_replay_check(const struct status_source *d, const struct status_table *t,
                                      struct outrider_error *err);
 void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table *t);
-/* Behind the limit and the largest payload. */
+/* Behind the limit and the bounds. */
 void outrider__pg_status_replay_args(struct status_source *d, const struct status_table *t);
 int outrider__pg_status_replay_note(struct status_table *t, const struct event *last,
                                     struct outrider_error *err);

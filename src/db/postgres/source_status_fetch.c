@@ -110,7 +110,7 @@ static void learn_size(struct status_table *t, const struct batch *b)
     t->event_bytes = mean > t->event_bytes ? mean : (t->event_bytes * 7 + mean) / 8;
 }
 
-/* Where rows are claimed, one that a large payload cuts off was claimed in vain. */
+/* Where rows are claimed, those behind a large one were claimed in vain. */
 static void learn_rows(struct status_source *d, int64_t taken)
 {
     struct status_table *t = d->fetching.table;
@@ -121,24 +121,23 @@ static void learn_rows(struct status_source *d, int64_t taken)
         t->usual_rows = t->usual_rows * 2 < all ? t->usual_rows * 2 : 0;
 }
 
-/* A usual read ends before a payload that it does not take. */
+/* A usual read ends before a row that it does not take. */
 static bool is_left_for_large(struct status_source *d, const PGresult *r, int row)
 {
-    int64_t size = outrider__pg_get_int(r, row, EV_SIZE, 0);
-    bool is_left = !d->is_large && PQgetisnull(r, row, EV_PAYLOAD) && size > 0 &&
-                   size <= d->s->config->source.max_payload;
-    d->met_large |= is_left || PQgetlength(r, row, EV_PAYLOAD) > PG_USUAL_PAYLOAD + 1;
-    return is_left;
+    bool is_large = outrider__pg_row_is_large(r, row, 0);
+    d->met_large |= is_large;
+    return is_large && !d->is_large;
 }
 
 static int fill(struct status_source *d, const PGresult *r, struct outrider_error *err)
 {
     struct batch *b = d->fetching.batch;
-    size_t max = (size_t)d->s->config->source.max_payload;
+    struct event_bounds max = outrider__event_bounds(d->s->config);
     int i = 0, n = PQntuples(r);
     d->met_large = false;
+    max.id = EVENT_ANY_SIZE;
     for (; i < n && !batch_is_full(b) && !is_left_for_large(d, r, i); i++) {
-        struct event *e = outrider__pg_row(b, r, i, 0, max);
+        struct event *e = outrider__pg_row(b, r, i, 0, &max);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
@@ -206,10 +205,8 @@ static int64_t choose_limit(struct status_source *d, const struct status_table *
     int64_t limit = (int64_t)b->capacity, room = outrider__pg_status_room(d);
     int64_t fit = t->event_bytes > 0 ? (int64_t)b->max_bytes / t->event_bytes + 1 : limit;
     limit = fit < limit ? fit : limit;
-    int64_t max_payload = d->s->config->source.max_payload;
-    if (d->is_large && max_payload > PG_USUAL_PAYLOAD) {
-        int64_t few = PG_LARGE_BYTES / max_payload;
-        limit = few < 1 ? 1 : few < limit ? few : limit;
+    if (d->is_large) {
+        limit = outrider__pg_large_rows(d->s->config, limit);
     } else if (t->usual_rows > 0 && t->usual_rows < limit) {
         limit = t->usual_rows;
     }
@@ -222,16 +219,15 @@ static int64_t choose_limit(struct status_source *d, const struct status_table *
 static int ask(struct status_source *d, struct outrider_error *err)
 {
     struct status_table *t = &d->tables[d->next_table];
-    int64_t max_payload = d->s->config->source.max_payload;
     d->next_table = (d->next_table + 1) % d->n_tables;
     d->fetching.table = t;
     if (t->a.map.waits_for_words)
         return outrider__pg_status_learn(d, t, err);
-    d->is_large = t->was_large || max_payload <= PG_USUAL_PAYLOAD;
+    d->is_large = t->was_large;
     d->limit = choose_limit(d, t);
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_int8(&d->args, d->limit);
-    outrider__pg_arg_int8(&d->args, d->is_large ? max_payload : PG_USUAL_PAYLOAD);
+    outrider__pg_arg_bounds(&d->args, d->s->config, d->is_large);
     if (d->s->config->replay)
         outrider__pg_status_replay_args(d, t);
     else

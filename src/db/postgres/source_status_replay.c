@@ -4,7 +4,7 @@
  * on, in order, read by pages behind the last row of the one before. Nothing is
  * claimed or changed, so it may run beside a relay.
  *
- * Arguments: $1 rows, $2 the largest payload; then the place behind which to
+ * Arguments: $1 rows, $2 bounds (columns.h); then the place behind which to
  * read, $3 a seq, or $3 a time and $4 an id; then the time to begin at, or NULL.
  */
 #include "source_status.h"
@@ -70,8 +70,9 @@ static void in_order(struct strbuf *q, const struct status_table *t)
 
 void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table *t)
 {
+    struct pg_bounds bounds = outrider__pg_bounds_of(2);
     strbuf_append_str(q, "SELECT ");
-    outrider__pg_sql_event(q, &t->a, "o.", "$2::int8");
+    outrider__pg_sql_event(q, &t->a, "o.", &bounds);
     outrider__strbuf_appendf(q, ", 0::int4, 0::int8, false FROM %s o WHERE ", t->a.outbox);
     outrider__pg_sql_published(q, &t->a, "o.");
     behind(q, t);

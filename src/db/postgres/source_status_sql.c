@@ -6,7 +6,7 @@
  * outrider_parked, u the input. Times are the server's own: relays on several
  * machines compare them.
  *
- * Arguments of ST_FETCH: $1 rows, $2 max_payload, $3 the owner (or, without a
+ * Arguments of ST_FETCH: $1 rows, $2 bounds (columns.h), $3 the owner (or, without a
  * claim, the ids in flight), $4 the delays of retries in microseconds.
  * Of ST_PUBLISH, ST_CHANGE, ST_PARK, ST_RENEW, ST_RELEASE: $1 ids, $2 the
  * owner, $3 claim numbers; then what the outcome says.
@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define SQL_CAP 65536
+#define SQL_CAP 131072
 
 static bool has(const struct status_table *t, enum column_role role)
 {
@@ -284,8 +284,9 @@ static void set_claim(struct strbuf *q, const struct status_source *d, const str
 static void select_events(struct strbuf *q, const struct status_source *d,
                           const struct status_table *t)
 {
+    struct pg_bounds bounds = outrider__pg_bounds_of(2);
     strbuf_append_str(q, "SELECT ");
-    outrider__pg_sql_event(q, &t->a, "o.", "$2::int8");
+    outrider__pg_sql_event(q, &t->a, "o.", &bounds);
     strbuf_append_str(q, ", ");
     if (t->a.parks_retries) {
         outrider__strbuf_appendf(q, "(SELECT p.attempts FROM %s p WHERE ", t->a.parked_table);
@@ -602,14 +603,14 @@ static void park_sql(struct strbuf *q, const struct status_source *d, const stru
                          "$8::text[], $9::text[], $10::text[]) WITH ORDINALITY AS u(id, claim, "
                          "state, attempts, delay, code, message, origin, lane, n) CROSS JOIN "
                          "LATERAL (SELECT ");
-    outrider__pg_sql_event(q, &t->a, "o.", "9223372036854775807");
+    outrider__pg_sql_event(q, &t->a, "o.", NULL);
     outrider__strbuf_appendf(q, " FROM %s o WHERE ", t->a.outbox);
     col(q, t, ROLE_ID, "o.");
     strbuf_append_str(q, " = u.id");
     and_ours(q, t);
     strbuf_append_str(q, ") AS e(seq, id, aggregate_type, aggregate_id, event_type, payload, "
                          "headers, topic, partition_key, partition, occurred_at, created_at, "
-                         "expires_at, size) ORDER BY u.n");
+                         "expires_at, size, large) ORDER BY u.n");
 }
 
 static void unpark_sql(struct strbuf *q, const struct status_source *d,

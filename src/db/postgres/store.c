@@ -181,12 +181,8 @@ static int store_put(struct store *base, const struct outrider_event *e,
                      char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
-    int64_t max = s->config->source.max_payload;
-    if (max > 0 && e->payload_len > (uint64_t)max)
-        return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
-                              "payload of %zu bytes is above max_payload (%lld); keep the data "
-                              "elsewhere and send a reference, or raise --set max_payload",
-                              e->payload_len, (long long)max);
+    if (outrider__event_fits(s->config, e, err) < 0)
+        return -1;
     return outrider_enqueue_pg(s->pg, e, 0, ret_id, err);
 }
 

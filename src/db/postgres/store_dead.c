@@ -48,8 +48,10 @@ static const char sql_count_failed[] =
         "$3") ")) AND updated_at >= $4 AND (state = 'dead' OR $5)"
 static const char sql_list[] =
     "SELECT seq, id, aggregate_type, aggregate_id, event_type, payload, headers, topic, "
-    "partition_key, partition, occurred_at, created_at, expires_at, NULL::int8, arrival, attempts, "
-    "pipeline, state, error_code, error_message, parked_at, next_attempt_at, updated_at FROM $P "
+    "partition_key, partition, occurred_at, created_at, expires_at, NULL::int8, NULL::text, "
+    "arrival, "
+    "attempts, pipeline, state, error_code, error_message, parked_at, next_attempt_at, updated_at "
+    "FROM $P "
     "WHERE" DEAD_FILTER " ORDER BY arrival";
 /* Lanes are mended under each pipeline's own rule of whether a dead letter
  * blocks: the first live row is due at once, those behind it are queued. */
@@ -232,7 +234,7 @@ static int tell_row(const PGresult *r, int row, struct batch *b,
     };
     struct dead_row d = {0};
     outrider__batch_reset(b);
-    d.event = outrider__pg_row_stored(b, r, row, SIZE_MAX / 2);
+    d.event = outrider__pg_row_stored(b, r, row, &EVENT_UNBOUNDED);
     if (d.event == NULL)
         return outrider__fail_nomem(err);
     if (outrider__pg_row_show(d.event, err) < 0)

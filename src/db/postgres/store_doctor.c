@@ -121,17 +121,26 @@ static void check_pipeline(void *ctx, const struct store_status *st)
     }
 }
 
-static void check_payloads(const struct doctor *d)
+/* Of a column in the newest rows. */
+static int64_t largest(const struct doctor *d, Oid type, const char *column)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, 4096);
     strbuf_append_str(&sql, "SELECT max(size) FROM (SELECT ");
-    outrider__pg_size_sql(&sql, d->s->cat.payload_type, "payload");
+    outrider__pg_size_sql(&sql, type, column);
     outrider__strbuf_appendf(&sql, " AS size FROM %s ORDER BY seq DESC LIMIT 1000) x",
                              d->s->cat.table);
-    int64_t largest = ask(d, strbuf_cstr(&sql), 0);
+    int64_t size = ask(d, strbuf_cstr(&sql), 0);
     outrider__strbuf_release(&sql);
-    outrider__find_payload(&d->to, largest, d->s->config->source.max_payload);
+    return size;
+}
+
+static void check_sizes(const struct doctor *d)
+{
+    outrider__find_payload(&d->to, largest(d, d->s->cat.payload_type, "payload"),
+                           d->s->config->source.max_payload);
+    outrider__find_headers(&d->to, largest(d, d->s->cat.headers_type, "headers"),
+                           d->s->config->source.max_headers);
 }
 
 /* Those above the sequence are told with the pipelines: they wait. */
@@ -187,7 +196,7 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
     if (!check_outbox(&d))
         return 0;
     if (s->cat.has_seq && !s->cat.has_mark) {
-        check_payloads(&d);
+        check_sizes(&d);
         check_numbers(&d);
     }
     check_old_transactions(&d);

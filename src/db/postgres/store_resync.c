@@ -6,18 +6,24 @@
  * And clean-up, which rests on the same cursors.
  */
 #include "adopt.h"
+#include "columns.h"
 #include "store.h"
 
 #include <inttypes.h>
 
 static const char sql_read[] =
-    "SELECT c.position, c.anchor_id, (SELECT id::text FROM %s WHERE seq = c.position LIMIT 1), "
-    "(SELECT seq FROM %s WHERE id::text = c.anchor_id LIMIT 1), (SELECT CASE WHEN is_called THEN "
-    "last_value ELSE 0 END FROM %s), coalesce((SELECT max(seq) FROM %s WHERE seq <= c.position AND "
-    "NOT c.gaps @> seq), 0), EXISTS (SELECT FROM %s WHERE seq <= c.position AND created_at > "
-    "c.settled_at), (SELECT "
-    "count(*) FROM %s), isempty(c.gaps) FROM %s c WHERE c.pipeline = $1 AND c.outbox = $2 FOR "
-    "UPDATE";
+    "SELECT c.position, " PG_ANCHOR_OF("c.anchor_id") ", (SELECT " PG_ANCHOR_OF(
+        "id") " FROM %s WHERE seq = c.position LIMIT 1), "
+              "(SELECT seq FROM %s WHERE id::text = c.anchor_id LIMIT 1), (SELECT CASE WHEN "
+              "is_called THEN "
+              "last_value ELSE 0 END FROM %s), coalesce((SELECT max(seq) FROM %s WHERE seq <= "
+              "c.position AND "
+              "NOT c.gaps @> seq), 0), EXISTS (SELECT FROM %s WHERE seq <= c.position AND "
+              "created_at > "
+              "c.settled_at), (SELECT "
+              "count(*) FROM %s), isempty(c.gaps) FROM %s c WHERE c.pipeline = $1 AND c.outbox = "
+              "$2 FOR "
+              "UPDATE";
 /* The epoch moves on, so that a relay which is somehow still at it cannot save
  * over this. Gaps below the new position stay. */
 static const char sql_write[] =

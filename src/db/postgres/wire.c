@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <endian.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/hex.h"
 #include "base/uuid.h"
@@ -314,22 +315,6 @@ static struct bytes text_of(const PGresult *r, int row, int col, char **at)
     return (struct bytes){out, len};
 }
 
-/* Bytes become hex where they are an id: NULL data for want of memory. */
-static struct bytes id_of(const PGresult *r, int row, int col, char **at, struct arena *arena)
-{
-    struct strbuf hex;
-    struct bytes id = BYTES_NULL;
-    if (PQftype(r, col) != PG_BYTEA)
-        return text_of(r, row, col, at);
-    struct bytes raw = outrider__pg_get_bytes(r, row, col);
-    outrider__strbuf_init(&hex, 2 * raw.len + 3);
-    outrider__hex_append(&hex, raw);
-    if (!hex.failed)
-        (void)outrider__arena_dup(arena, strbuf_bytes(&hex), &id);
-    outrider__strbuf_release(&hex);
-    return id;
-}
-
 static bool has_bytes(const PGresult *r, int first)
 {
     return PQftype(r, first + EV_AGGREGATE_TYPE) == PG_BYTEA ||
@@ -337,43 +322,103 @@ static bool has_bytes(const PGresult *r, int first)
            PQftype(r, first + EV_TOPIC) == PG_BYTEA;
 }
 
-struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int first,
-                               size_t max_payload)
+/* "headers 1048588": what the server says of a column that it did not send in whole. */
+static void note_large(struct event *e, const PGresult *r, int row, int col)
 {
-    static const int texts[] = {EV_ID,    EV_AGGREGATE_TYPE, EV_AGGREGATE_ID, EV_EVENT_TYPE,
-                                EV_TOPIC, EV_PARTITION_KEY,  EV_HEADERS};
+    static const char *const names[] = {"id",      "aggregate_type", "aggregate_id", "event_type",
+                                        "headers", "topic",          "partition_key"};
+    const char *text = outrider__pg_get_str(r, row, col), *space = strchr(text, ' ');
+    if (PQgetisnull(r, row, col) || space == NULL)
+        return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(text, names[i], (size_t)(space - text)) == 0)
+            outrider__event_too_large(e, names[i], strtoull(space, NULL, 10));
+}
+
+/* Of a text that is above its bound after all: its beginning. */
+static struct bytes bound(struct event *e, const char *name, struct bytes text, bool is_bytes,
+                          size_t most)
+{
+    if (text.len <= most)
+        return text;
+    outrider__event_too_large(e, name, text.len);
+    return is_bytes ? outrider__bytes_cut(text) : outrider__text_cut(text);
+}
+
+static struct bytes bounded_text(struct event *e, const char *name, const PGresult *r, int row,
+                                 int col, size_t most, char **at)
+{
+    return bound(e, name, text_of(r, row, col, at), PQftype(r, col) == PG_BYTEA, most);
+}
+
+static void set_headers(struct event *e, const PGresult *r, int row, int col, char **at,
+                        const struct event_bounds *max)
+{
+    size_t len = (size_t)PQgetlength(r, row, col);
+    if (len > max->headers + 1) /* jsonb has a byte before its text */
+        outrider__event_too_large(e, "headers", len);
+    else if (!e->is_oversize || !bytes_eq(outrider__pg_get_bytes(r, row, col), BYTES_LIT("!")))
+        e->headers = text_of(r, row, col, at);
+}
+
+static void set_payload(struct event *e, const PGresult *r, int row, int first, char **at,
+                        const struct event_bounds *max)
+{
+    size_t sent = (size_t)PQgetlength(r, row, first + EV_PAYLOAD);
+    e->payload_len = sent;
+    if (PQgetisnull(r, row, first + EV_PAYLOAD)) {
+        e->payload_len = (size_t)outrider__pg_get_int(r, row, first + EV_SIZE, 0);
+        if (!PQgetisnull(r, row, first + EV_SIZE))
+            outrider__event_too_large(e, "payload", e->payload_len);
+        return;
+    }
+    if (sent <= max->payload + 1) {
+        e->payload = text_of(r, row, first + EV_PAYLOAD, at);
+        e->payload_len = e->payload.len;
+    }
+    if (e->payload_len > max->payload) {
+        outrider__event_too_large(e, "payload", e->payload_len);
+        e->payload = BYTES_NULL;
+    }
+}
+
+/* What the row takes in memory; above a bound, too much of it. */
+static size_t row_room(const PGresult *r, int row, int first, const struct event_bounds *max)
+{
+    static const int texts[] = {EV_ID,         EV_AGGREGATE_TYPE, EV_AGGREGATE_ID,
+                                EV_EVENT_TYPE, EV_TOPIC,          EV_PARTITION_KEY};
+    size_t room = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        room += text_room(r, row, first + texts[i]);
+    if ((size_t)PQgetlength(r, row, first + EV_HEADERS) <= max->headers + 1)
+        room += text_room(r, row, first + EV_HEADERS);
+    if ((size_t)PQgetlength(r, row, first + EV_PAYLOAD) <= max->payload + 1)
+        room += text_room(r, row, first + EV_PAYLOAD);
+    return room;
+}
+
+struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int first,
+                               const struct event_bounds *max)
+{
     struct event *e = outrider__batch_slot(b);
     if (e == NULL)
         return NULL;
-    size_t room = 0, sent = (size_t)PQgetlength(r, row, first + EV_PAYLOAD);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        room += text_room(r, row, first + texts[i]);
-    bool is_kept = !PQgetisnull(r, row, first + EV_PAYLOAD) && sent <= max_payload + 1;
-    char *at = outrider__arena_alloc(&b->arena,
-                                     room + (is_kept ? text_room(r, row, first + EV_PAYLOAD) : 0));
+    char *at = outrider__arena_alloc(&b->arena, row_room(r, row, first, max));
     if (at == NULL)
         return NULL;
+    note_large(e, r, row, first + EV_LARGE);
     e->seq = outrider__pg_get_int(r, row, first + EV_SEQ, 0);
-    e->id = id_of(r, row, first + EV_ID, &at, &b->arena);
-    if (bytes_is_null(e->id) && !PQgetisnull(r, row, first + EV_ID))
-        return NULL;
-    e->aggregate_type = text_of(r, row, first + EV_AGGREGATE_TYPE, &at);
-    e->aggregate_id = text_of(r, row, first + EV_AGGREGATE_ID, &at);
-    e->event_type = text_of(r, row, first + EV_EVENT_TYPE, &at);
-    e->topic = text_of(r, row, first + EV_TOPIC, &at);
-    e->partition_key = text_of(r, row, first + EV_PARTITION_KEY, &at);
-    e->headers = text_of(r, row, first + EV_HEADERS, &at);
-    if (is_kept)
-        e->payload = text_of(r, row, first + EV_PAYLOAD, &at);
-    e->payload_len = e->payload.len;
-    if (bytes_is_null(e->payload)) {
-        e->payload_len = (size_t)outrider__pg_get_int(r, row, first + EV_SIZE, 0);
-        e->is_oversize = !PQgetisnull(r, row, first + EV_SIZE);
-    }
-    if (e->payload_len > max_payload && !e->is_oversize) {
-        e->is_oversize = true;
-        e->payload = BYTES_NULL;
-    }
+    e->id = bounded_text(e, "id", r, row, first + EV_ID, max->id, &at);
+    e->aggregate_type =
+        bounded_text(e, "aggregate_type", r, row, first + EV_AGGREGATE_TYPE, max->text, &at);
+    e->aggregate_id =
+        bounded_text(e, "aggregate_id", r, row, first + EV_AGGREGATE_ID, max->text, &at);
+    e->event_type = bounded_text(e, "event_type", r, row, first + EV_EVENT_TYPE, max->text, &at);
+    e->topic = bounded_text(e, "topic", r, row, first + EV_TOPIC, max->text, &at);
+    e->partition_key =
+        bounded_text(e, "partition_key", r, row, first + EV_PARTITION_KEY, max->text, &at);
+    set_headers(e, r, row, first + EV_HEADERS, &at, max);
+    set_payload(e, r, row, first, &at, max);
     e->partition = (int32_t)outrider__pg_get_int(r, row, first + EV_PARTITION, -1);
     e->created_at_us = outrider__pg_get_time(r, row, first + EV_CREATED_AT, 0);
     e->occurred_at_us = outrider__pg_get_time(r, row, first + EV_OCCURRED_AT, e->created_at_us);
@@ -385,28 +430,54 @@ struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int 
     return e;
 }
 
+#define N_STORED 6
+
+struct stored {
+    const char *name;
+    struct bytes *value;
+};
+
 /* What parked.h (4) holds in the form of texts. */
-static void stored_of(struct event *e, struct bytes *ret_texts[6])
+static void stored_of(struct event *e, struct stored ret_texts[N_STORED])
 {
-    struct bytes *const texts[6] = {&e->aggregate_type, &e->aggregate_id, &e->event_type,
-                                    &e->headers,        &e->topic,        &e->partition_key};
+    const struct stored texts[N_STORED] = {{"aggregate_type", &e->aggregate_type},
+                                           {"aggregate_id", &e->aggregate_id},
+                                           {"event_type", &e->event_type},
+                                           {"headers", &e->headers},
+                                           {"topic", &e->topic},
+                                           {"partition_key", &e->partition_key}};
     memcpy(ret_texts, texts, sizeof texts);
 }
 
-struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int row,
-                                      size_t max_payload)
+/* From its form in outrider_parked to the event's own, which is the one that has a bound. */
+static void read_stored(struct event *e, const struct stored *s, const struct event_bounds *max)
 {
-    struct event *e = outrider__pg_row(b, r, row, 0, max_payload);
-    struct bytes *texts[6];
+    /* In the batch's arena, and ours: see outrider__pg_row. */
+    ssize_t len = outrider__hex_read(*s->value, (char *)s->value->data);
+    if (len >= 0)
+        s->value->len = (size_t)len;
+    if (s->value != &e->headers) {
+        *s->value = bound(e, s->name, *s->value, len >= 0, max->text);
+    } else if (e->headers.len > max->headers) {
+        outrider__event_too_large(e, "headers", e->headers.len);
+        e->headers = BYTES_NULL;
+    }
+}
+
+struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int row,
+                                      const struct event_bounds *max)
+{
+    struct event_bounds hex = {.payload = max->payload,
+                               .headers = PG_HEX_SIZE(max->headers),
+                               .text = PG_HEX_SIZE(max->text),
+                               .id = max->id};
+    struct event *e = outrider__pg_row(b, r, row, 0, &hex);
+    struct stored texts[N_STORED];
     if (e == NULL)
         return NULL;
     stored_of(e, texts);
-    for (size_t i = 0; i < 6; i++) {
-        /* In the batch's arena, and ours: see outrider__pg_row. */
-        ssize_t len = outrider__hex_read(*texts[i], (char *)texts[i]->data);
-        if (len >= 0)
-            texts[i]->len = (size_t)len;
-    }
+    for (size_t i = 0; i < N_STORED; i++)
+        read_stored(e, &texts[i], max);
     if (outrider__event_check_texts(e, NULL) < 0) {
         b->n--;
         return NULL;
@@ -416,11 +487,11 @@ struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int ro
 
 int outrider__pg_row_show(struct event *e, struct outrider_error *err)
 {
-    struct bytes *texts[6];
+    struct stored texts[N_STORED];
     stored_of(e, texts);
-    for (size_t i = 0; i < 6; i++)
-        if (!bytes_is_null(*texts[i]) &&
-            outrider__hex_show(*texts[i], &e->batch->arena, texts[i]) < 0)
+    for (size_t i = 0; i < N_STORED; i++)
+        if (!bytes_is_null(*texts[i].value) &&
+            outrider__hex_show(*texts[i].value, &e->batch->arena, texts[i].value) < 0)
             return outrider__fail_nomem(err);
     return 0;
 }

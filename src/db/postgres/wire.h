@@ -93,7 +93,8 @@ uint64_t outrider__pg_get_tid(const PGresult *r, int row, int col);
  * An event's columns stand side by side in a result, in this order, whatever
  * the table calls them. Types: see outrider__pg_row. size is the payload's
  * length where payload is NULL because it was too large to be sent; NULL there
- * means that the payload is NULL in the table.
+ * means that the payload is NULL in the table. large is the name and the length of
+ * the first other column above its bound: "headers 1048588"; see columns.h.
  */
 enum pg_event_column {
     EV_SEQ,
@@ -110,20 +111,23 @@ enum pg_event_column {
     EV_CREATED_AT,
     EV_EXPIRES_AT,
     EV_SIZE,
+    EV_LARGE,
     EV_COLUMNS
 };
 
 /* Copies row `row`, whose event begins at column `first`, into the batch's next
  * slot and counts it. Integers, uuid, text, json, jsonb, bytea, timestamp and
  * timestamptz are understood; integers and uuids become text where text is
- * asked for. Bytes stay as they are, but for an id (hex); a type or a topic that is no
- * text makes the event malformed. NULL with err untouched when the batch is full; else NOMEM.
- * A payload above max_payload is left out (is_oversize). */
+ * asked for. Bytes stay as they are (an id is asked for as text); a type or a topic that
+ * is no text makes the event malformed. NULL with err untouched when the batch is full; else NOMEM.
+ * What is above its bound is left out, or cut (is_oversize). */
 struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int first,
-                               size_t max_payload);
+                               const struct event_bounds *max);
+/* Characters of so many bytes in outrider_parked: parked.h (4). */
+#define PG_HEX_SIZE(n) (2 + 2 * (n))
 /* As outrider__pg_row, of a row of outrider_parked. */
 struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int row,
-                                      size_t max_payload);
+                                      const struct event_bounds *max);
 /* For people: what is no text becomes hex. */
 int outrider__pg_row_show(struct event *e, struct outrider_error *err);
 

@@ -42,9 +42,13 @@ bool outrider__sqlite_lock_is_held(const char *db_path, const char *pipeline, ch
 
 /* row.c */
 
+_Static_assert(EVENT_TEXT_CUT == 1024, "ANCHOR_OF");
+
 #define EVENT_COLUMNS                                                                             \
     "seq, id, aggregate_type, aggregate_id, event_type, payload, headers, topic, partition_key, " \
     "partition, occurred_at, created_at, expires_at"
+/* An anchor is the beginning of an id, as outrider__text_cut() leaves it. */
+#define ANCHOR_OF(column) "substr(" column ", 1, 1024)"
 #define EVENT_COLUMN_COUNT 13 /* further columns of a statement follow from here */
 
 /* Events of one minute share most of their timestamp's text. */
@@ -54,11 +58,11 @@ struct row_clock {
 };
 
 /* Adds the row with these EVENT_COLUMNS to the batch, which has room. */
-int outrider__sqlite_row(sqlite3_value **v, struct batch *b, size_t max_payload,
+int outrider__sqlite_row(sqlite3_value **v, struct batch *b, const struct event_bounds *max,
                          struct row_clock *clock, struct event **ret_event,
                          struct outrider_error *err);
 /* The same for the row that a statement stands on. */
-int outrider__sqlite_row_of(sqlite3_stmt *st, struct batch *b, size_t max_payload,
+int outrider__sqlite_row_of(sqlite3_stmt *st, struct batch *b, const struct event_bounds *max,
                             struct row_clock *clock, struct event **ret_event,
                             struct outrider_error *err);
 

@@ -10,6 +10,7 @@
 
 #define N_BYTES 8   /* columns 1 .. 8 of EVENT_COLUMNS are bytes */
 #define C_PAYLOAD 4 /* the fifth of them */
+#define C_HEADERS 5
 #define COLUMN_PAYLOAD 5
 #define COLUMN_PARTITION 9
 #define COLUMN_OCCURRED_AT 10
@@ -106,8 +107,26 @@ static inline struct bytes value_payload(sqlite3_value *v)
     return bytes_of(data != NULL ? data : "", (size_t)sqlite3_value_bytes(v));
 }
 
+/* What is above its bound is not copied, or only its beginning. */
+static struct bytes bound(struct event *e, int column, struct bytes value,
+                          const struct event_bounds *max)
+{
+    static const char *const names[N_BYTES] = {"id",         "aggregate_type", "aggregate_id",
+                                               "event_type", "payload",        "headers",
+                                               "topic",      "partition_key"};
+    bool is_text = column != C_PAYLOAD && column != C_HEADERS;
+    size_t most = column == C_PAYLOAD   ? max->payload
+                  : column == C_HEADERS ? max->headers
+                  : column == 0         ? max->id
+                                        : max->text;
+    if (value.len <= most)
+        return value;
+    outrider__event_too_large(e, names[column], value.len);
+    return is_text ? outrider__text_cut(value) : BYTES_NULL;
+}
+
 static inline int copy_bytes(sqlite3_value **v, struct event *e, struct batch *b,
-                             size_t max_payload, struct outrider_error *err)
+                             const struct event_bounds *max, struct outrider_error *err)
 {
     struct bytes *const to[N_BYTES] = {&e->id,         &e->aggregate_type, &e->aggregate_id,
                                        &e->event_type, &e->payload,        &e->headers,
@@ -116,13 +135,10 @@ static inline int copy_bytes(sqlite3_value **v, struct event *e, struct batch *b
     size_t total = 0;
     for (int i = 0; i < N_BYTES; i++) {
         from[i] = i == C_PAYLOAD ? value_payload(v[COLUMN_PAYLOAD]) : value_text(v[i + 1]);
+        if (i == C_PAYLOAD)
+            e->payload_len = from[i].len;
+        from[i] = bound(e, i, from[i], max);
         total += from[i].len + 1;
-    }
-    e->payload_len = from[C_PAYLOAD].len;
-    if (e->payload_len > max_payload) {
-        e->is_oversize = true;
-        total -= from[C_PAYLOAD].len;
-        from[C_PAYLOAD] = BYTES_NULL;
     }
     char *p = outrider__arena_alloc(&b->arena, total);
     if (p == NULL)
@@ -138,7 +154,7 @@ static inline int copy_bytes(sqlite3_value **v, struct event *e, struct batch *b
     return 0;
 }
 
-int outrider__sqlite_row(sqlite3_value **v, struct batch *b, size_t max_payload,
+int outrider__sqlite_row(sqlite3_value **v, struct batch *b, const struct event_bounds *max,
                          struct row_clock *clock, struct event **ret_event,
                          struct outrider_error *err)
 {
@@ -146,7 +162,7 @@ int outrider__sqlite_row(sqlite3_value **v, struct batch *b, size_t max_payload,
     if (e == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "the batch is full");
     e->seq = e->row = sqlite3_value_int64(v[0]);
-    if (copy_bytes(v, e, b, max_payload, err) < 0)
+    if (copy_bytes(v, e, b, max, err) < 0)
         return -1;
     if (sqlite3_value_type(v[COLUMN_PARTITION]) != SQLITE_NULL) {
         int64_t partition = sqlite3_value_int64(v[COLUMN_PARTITION]);
@@ -166,12 +182,12 @@ int outrider__sqlite_row(sqlite3_value **v, struct batch *b, size_t max_payload,
     return 0;
 }
 
-int outrider__sqlite_row_of(sqlite3_stmt *st, struct batch *b, size_t max_payload,
+int outrider__sqlite_row_of(sqlite3_stmt *st, struct batch *b, const struct event_bounds *max,
                             struct row_clock *clock, struct event **ret_event,
                             struct outrider_error *err)
 {
     sqlite3_value *v[EVENT_COLUMN_COUNT];
     for (int i = 0; i < EVENT_COLUMN_COUNT; i++)
         v[i] = sqlite3_column_value(st, i);
-    return outrider__sqlite_row(v, b, max_payload, clock, ret_event, err);
+    return outrider__sqlite_row(v, b, max, clock, ret_event, err);
 }

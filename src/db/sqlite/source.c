@@ -58,9 +58,11 @@ static const char *const statements[ST_COUNT][2] = {
                       "state = 'parked' AND next_attempt_at <= ?2 ORDER BY next_attempt_at, "
                       "arrival"},
     [ST_LANE_ROWS] = {LANE_ROWS(" AND" LIVE), LANE_ROWS("")},
-    [ST_CURSOR_READ] = {"SELECT sink, position, anchor_id, epoch, on_dead, (SELECT id FROM outbox "
-                        "WHERE seq = position), (SELECT seq FROM sqlite_sequence WHERE name = "
-                        "'outbox') FROM outrider_cursor WHERE pipeline = ?1"},
+    [ST_CURSOR_READ] =
+        {"SELECT sink, position, " ANCHOR_OF("anchor_id") ", epoch, on_dead, (SELECT " ANCHOR_OF(
+            "id") " FROM outbox WHERE seq = position), (SELECT seq FROM sqlite_sequence WHERE name "
+                  "= "
+                  "'outbox') FROM outrider_cursor WHERE pipeline = ?1"},
     [ST_CURSOR_MAKE] = {"INSERT INTO outrider_cursor (pipeline, created_at) VALUES (?1, ?2)"},
     [ST_CURSOR_TAKE] = {"UPDATE outrider_cursor SET epoch = epoch + 1, sink = ?2, on_dead = ?3 "
                         "WHERE pipeline = ?1"},

@@ -68,10 +68,10 @@ struct sqlite_source {
     int64_t epoch;
     int64_t position;      /* saved */
     int64_t read_seq;      /* read so far */
-    struct strbuf read_id; /* id of the row at read_seq */
+    struct strbuf read_id; /* id of the row at read_seq, its beginning */
     struct fetch_run {     /* the fetch under way, for outrider_take() */
         struct batch *batch;
-        size_t max_payload;
+        struct event_bounds max;
         bool expects_anchor; /* the next row must be the one at read_seq */
         bool is_rewritten;   /* it was another one */
         struct outrider_error error;

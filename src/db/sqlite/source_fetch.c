@@ -89,7 +89,7 @@ static int make_durable(struct sqlite_source *s, int64_t newest, struct outrider
 static bool is_anchor(const struct sqlite_source *s, sqlite3_value **v)
 {
     const char *id = (const char *)sqlite3_value_text(v[1]);
-    struct bytes found = bytes_of(id, (size_t)sqlite3_value_bytes(v[1]));
+    struct bytes found = outrider__text_cut(bytes_of(id, (size_t)sqlite3_value_bytes(v[1])));
     /* A row without an id was given one when it was read. */
     return sqlite3_value_int64(v[0]) == s->read_seq &&
            (bytes_eq(found, strbuf_bytes(&s->read_id)) || found.len == 0);
@@ -112,8 +112,7 @@ static void take(sqlite3_context *ctx, int n, sqlite3_value **v)
         run->expects_anchor = false;
         run->is_rewritten = !is_anchor(s, v);
         sqlite3_result_int(ctx, run->is_rewritten);
-    } else if (outrider__sqlite_row(v, run->batch, run->max_payload, &s->clock, &e, &run->error) <
-               0) {
+    } else if (outrider__sqlite_row(v, run->batch, &run->max, &s->clock, &e, &run->error) < 0) {
         sqlite3_result_error_nomem(ctx);
     } else {
         sqlite3_result_int(ctx, batch_is_full(run->batch));
@@ -153,7 +152,7 @@ static enum step read_rows(struct sqlite_source *s, struct batch *b, bool *ret_a
                            struct outrider_error *err)
 {
     s->run = (struct fetch_run){.batch = b,
-                                .max_payload = (size_t)s->config->source.max_payload,
+                                .max = outrider__event_bounds(s->config),
                                 .expects_anchor = s->read_seq > 0 && !s->config->replay};
     sqlite3_stmt *st = begin_read(s, err);
     if (st == NULL)
@@ -204,7 +203,7 @@ static int remember_last(struct sqlite_source *s, const struct batch *b, struct 
         return 0;
     const struct event *last = &b->events[b->n - 1];
     outrider__strbuf_clear(&s->read_id);
-    outrider__strbuf_append(&s->read_id, last->id);
+    outrider__strbuf_append(&s->read_id, outrider__text_cut(last->id));
     if (s->read_id.failed)
         return outrider__fail_nomem(err);
     s->read_seq = last->seq;
@@ -268,6 +267,7 @@ enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *
 static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, struct bytes lane,
                      struct outrider_error *err)
 {
+    struct event_bounds max = outrider__event_bounds(s->config);
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_LANE_ROWS, err);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
@@ -279,8 +279,7 @@ static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, str
         struct event *e;
         if (sqlite3_column_int(st, EVENT_COLUMN_COUNT + 2))
             break; /* where dead letters are read at all, they block */
-        if (outrider__sqlite_row_of(st, b, (size_t)s->config->source.max_payload, &s->clock, &e,
-                                    err) < 0)
+        if (outrider__sqlite_row_of(st, b, &max, &s->clock, &e, err) < 0)
             return SQLITE_NOMEM;
         e->is_parked = true;
         e->row = sqlite3_column_int64(st, EVENT_COLUMN_COUNT);

@@ -52,8 +52,9 @@ static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int
     (void)sqlite3_bind_int64(st, 2, s->epoch);
     if (!b->is_parked && t->n > 0) {
         const struct event *last = &b->events[t->n - 1];
+        struct bytes anchor = outrider__text_cut(last->id);
         (void)sqlite3_bind_int64(st, 3, last->seq);
-        (void)sqlite3_bind_text64(st, 4, last->id.data, last->id.len, SQLITE_STATIC, SQLITE_UTF8);
+        (void)sqlite3_bind_text64(st, 4, anchor.data, anchor.len, SQLITE_STATIC, SQLITE_UTF8);
     }
     (void)sqlite3_bind_int64(st, 5, now_us);
     (void)sqlite3_bind_int64(st, 6, t->delivered);

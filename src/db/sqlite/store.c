@@ -145,12 +145,8 @@ static int store_put(struct store *base, const struct outrider_event *e,
                      char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(base);
-    int64_t max = s->config->source.max_payload;
-    if (max > 0 && e->payload_len > (uint64_t)max)
-        return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
-                              "payload of %zu bytes is above max_payload (%lld); keep the data "
-                              "elsewhere and send a reference, or raise --set max_payload",
-                              e->payload_len, (long long)max);
+    if (outrider__event_fits(s->config, e, err) < 0)
+        return -1;
     if (s->writer == NULL && outrider_writer_new_sqlite(s->db, 0, &s->writer, err) < 0)
         return -1;
     return outrider_writer_put(s->writer, e, 0, ret_id, err);

@@ -163,7 +163,7 @@ static int tell_row(sqlite3_stmt *st, struct batch *b, struct row_clock *clock,
     };
     struct dead_row r;
     outrider__batch_reset(b);
-    if (outrider__sqlite_row_of(st, b, SIZE_MAX, clock, &r.event, err) < 0)
+    if (outrider__sqlite_row_of(st, b, &EVENT_UNBOUNDED, clock, &r.event, err) < 0)
         return -1;
     r.event->is_parked = true;
     r.event->row = sqlite3_column_int64(st, ARRIVAL);

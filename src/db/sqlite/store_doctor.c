@@ -89,6 +89,11 @@ static void check_payloads(const struct doctor *d)
                              0, &largest, NULL) < 0)
         return;
     outrider__find_payload(&d->to, largest, d->s->config->source.max_payload);
+    if (outrider__sqlite_int(d->s->db,
+                             "SELECT max(length(CAST(headers AS BLOB))) FROM (SELECT headers FROM "
+                             "outbox ORDER BY seq DESC LIMIT 1000)",
+                             0, &largest, NULL) == 0)
+        outrider__find_headers(&d->to, largest, d->s->config->source.max_headers);
 }
 
 /* The cursor against the table, as the relay does it when it starts. */
@@ -97,8 +102,9 @@ static void check_history(const struct doctor *d)
     int64_t broken;
     if (outrider__sqlite_int(
             d->s->db,
-            "SELECT count(*) FROM outrider_cursor c WHERE c.position > 0 AND c.anchor_id IS NOT "
-            "(SELECT id FROM outbox WHERE seq = c.position)",
+            "SELECT count(*) FROM outrider_cursor c WHERE c.position > 0 AND " ANCHOR_OF(
+                "c.anchor_id") " IS NOT (SELECT " ANCHOR_OF("id") " FROM outbox WHERE seq = "
+                                                                  "c.position)",
             0, &broken, NULL) == 0 &&
         broken > 0)
         outrider__find(

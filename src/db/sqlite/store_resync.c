@@ -8,20 +8,22 @@
 
 #include "housekeeping.h"
 
-static const char sql_read[] =
-    "SELECT c.position, c.anchor_id, "
-    "(SELECT id FROM outbox WHERE seq = c.position), "
-    "(SELECT seq FROM outbox WHERE id = c.anchor_id), "
-    "ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0), "
-    "(SELECT max(seq) FROM outbox WHERE seq <= c.position), "
-    "EXISTS (SELECT 1 FROM outbox WHERE seq <= c.position AND "
-    "(julianday(created_at) - 2440587.5) * 86400000000.0 > c.settled_at + 1000000), "
-    "(SELECT count(*) FROM outbox) "
-    "FROM outrider_cursor c WHERE c.pipeline = ?1";
+static const char sql_read[] = "SELECT c.position, " ANCHOR_OF(
+    "c.anchor_id") ", "
+                   "(SELECT " ANCHOR_OF(
+                       "id") " FROM outbox WHERE seq = c.position), "
+                             "(SELECT seq FROM outbox WHERE id = c.anchor_id), "
+                             "ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0), "
+                             "(SELECT max(seq) FROM outbox WHERE seq <= c.position), "
+                             "EXISTS (SELECT 1 FROM outbox WHERE seq <= c.position AND "
+                             "(julianday(created_at) - 2440587.5) * 86400000000.0 > c.settled_at + "
+                             "1000000), "
+                             "(SELECT count(*) FROM outbox) "
+                             "FROM outrider_cursor c WHERE c.pipeline = ?1";
 /* The epoch moves on, so that a relay which is somehow still at it cannot save over this. */
 static const char sql_write[] =
-    "UPDATE outrider_cursor SET position = ?2, anchor_id = (SELECT id FROM outbox WHERE seq = ?2), "
-    "epoch = epoch + 1 WHERE pipeline = ?1";
+    "UPDATE outrider_cursor SET position = ?2, anchor_id = (SELECT " ANCHOR_OF(
+        "id") " FROM outbox WHERE seq = ?2), epoch = epoch + 1 WHERE pipeline = ?1";
 
 /* exactly_once: an intent that was not settled speaks of the history that is no more. */
 static const char sql_forget[] = "UPDATE outrider_intent SET body = NULL WHERE pipeline = ?1";
