@@ -182,14 +182,17 @@ class PartitionKeys(Keys):
     more = ", aggregateid text NOT NULL DEFAULT 'a'"
 
 
+OWN_LOG = ("DROP TABLE events; ALTER TABLE outbox ALTER aggregate_id TYPE bytea USING aggregate_id::bytea, "
+           "ALTER headers DROP DEFAULT, ALTER headers TYPE bytea USING headers::text::bytea")
+
+
 class OwnLog(Keys):
     """The outbox that init makes, with columns of bytes."""
     init_arguments = ("--payload", "bytea")
 
     def make_outbox(self, server, database):
         super().make_outbox(server, database)
-        server.script("DROP TABLE events; ALTER TABLE outbox ALTER aggregate_id TYPE bytea USING aggregate_id::bytea, "
-                      "ALTER headers DROP DEFAULT, ALTER headers TYPE bytea USING headers::text::bytea", database)
+        server.script(OWN_LOG, database)
 
     def publish(self):
         CdcTest.publish(self)
@@ -200,6 +203,184 @@ class OwnLog(Keys):
     def write(self, key, kind="changed", payload=PAYLOAD):
         self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, headers) VALUES "
                    f"('order', {bytea(key)}, '{kind}', {bytea(payload)}, {bytea(HEADERS)})")
+
+
+# Bytes that continue a character of UTF-8, and begin none: none of them ends a text.
+LONG = b"\x80" * 20000
+LONGEST = b"\xff" * 16384
+LARGE_HEADERS = b'{"h": "' + b"x" * 70000 + b'"}'
+
+
+class BoundsTest(BytesTest):
+    ways = ("poll", "sweep", "stream")
+
+    def write(self, key=b"k", headers=HEADERS):
+        self.owner(f"INSERT INTO events ({self.key}, aggregatetype, type, payload, headers) VALUES ({bytea(key)}, "
+                   f"'order', 'changed', {bytea(PAYLOAD)}, {bytea(headers)})")
+
+    def begin(self, way):
+        """Whether events are polled, swept or streamed."""
+        self.setUp()
+        if way == "stream":
+            self.once()
+        return "poll" if way == "poll" else "cdc"
+
+    def where(self, mode):
+        return ("--db", self.owner_url, "--name", self.name, *self.arguments(), "--set", "source.mode=" + mode)
+
+    def dead(self, column):
+        return self.owner(f"SELECT error_code, split_part(error_message, ' ', 1), {column} "
+                          "FROM outrider_parked WHERE state = 'dead'")
+
+
+class TooLarge(BoundsTest):
+    """Bounds are those of the bytes, however these are sent and stored, and what is above
+    one is a dead letter that has its data."""
+    copied = ("sweep", "stream")  # a table that is polled is read again itself
+
+    def key_column(self):
+        return "aggregate_id"
+
+    def shorten(self):
+        """Where the relay reads it again: in the row that is polled, or in its copy."""
+        self.owner(f"UPDATE events SET {self.key} = substr({self.key}, 1, 2)")
+        self.owner(f"UPDATE outrider_parked SET {self.key_column()} = left({self.key_column()}, 6)")
+
+    def test_a_key(self):
+        for way in self.ways:
+            with self.subTest(way):
+                mode = self.begin(way)
+                self.write(key=LONG)
+                self.once(mode=mode, code=3)
+                found = ("TOO_LARGE", self.key_column(), "\\x" + LONG.hex())
+                self.assertEqual(self.dead(self.key_column()), [found])
+                self.run_outrider("dead", "retry", *self.where(mode), "--all")
+                self.once(mode=mode, code=3)
+                self.assertEqual(self.dead(self.key_column()), [found])
+                self.shorten()
+                self.run_outrider("dead", "retry", *self.where(mode), "--all")
+                self.once(mode=mode)
+                self.assertEqual(self.keys(), [b"\x80\x80"])
+
+    def test_headers(self):
+        for way in self.ways:
+            with self.subTest(way):
+                mode = self.begin(way)
+                self.write(headers=LARGE_HEADERS)
+                self.once(mode=mode, code=3)
+                self.assertEqual(self.dead("headers"), [("TOO_LARGE", "headers", "\\x" + LARGE_HEADERS.hex())])
+                self.run_outrider("dead", "retry", *self.where(mode), "--all")
+                self.once("--set", "max_headers=100000", mode=mode)
+                self.assertEqual([row["headers"]["h"] for row in self.delivered()], ["x" * 70000])
+
+    def test_a_key_that_is_dead_again_lets_those_behind_it_go(self):
+        """Its lane is the same, read from the outbox and from its copy."""
+        for way in self.copied:
+            with self.subTest(way):
+                mode = self.begin(way)
+                self.write(key=LONG)
+                self.once(mode=mode, code=3)
+                self.run_outrider("dead", "retry", *self.where(mode), "--all")
+                self.owner("INSERT INTO outrider_parked (pipeline, outbox, seq, id, aggregate_type, aggregate_id, event_type, "
+                           "payload, headers, topic, partition_key, lane, state) SELECT pipeline, outbox, seq, gen_random_uuid(), "
+                           "aggregate_type, '\\x41', event_type, payload, headers, topic, NULL, lane, 'queued' FROM outrider_parked")
+                self.once(mode=mode, code=3)
+                self.assertEqual(self.keys(), [b"A"])
+
+    def test_as_many_bytes_as_are_allowed(self):
+        """In outrider_parked they take twice as many."""
+        for way in self.ways:
+            with self.subTest(way):
+                mode = self.begin(way)
+                self.write(key=LONGEST, headers=b'{"h": "' + b"x" * 65000 + b'"}')
+                self.once(*LATE, mode=mode, env=FAIL, code=3)
+                self.owner("UPDATE outrider_parked SET next_attempt_at = now()")
+                self.once(*LATE, mode=mode)
+                self.assertEqual(self.keys(), [LONGEST] * 2)
+                self.assertEqual([row["headers"]["h"] for row in self.delivered()], ["x" * 65000] * 2)
+
+
+class TooLargeDomains(TooLarge):
+    """The server streams text."""
+
+    def make_outbox(self, server, database):
+        super().make_outbox(server, database)
+        server.script("CREATE DOMAIN raw AS bytea; ALTER TABLE events ALTER aggregateid TYPE raw, ALTER payload TYPE raw, "
+                      "ALTER headers TYPE raw", database)
+
+
+class TooLargePartitionKeys(TooLarge):
+    key = "partition_key"
+    more = ", aggregateid text NOT NULL DEFAULT 'a'"
+
+    def key_column(self):
+        return "partition_key"
+
+
+class TooLargeOwnLog(TooLarge):
+    init_arguments = OwnLog.init_arguments
+    copied = TooLarge.ways
+
+    def make_outbox(self, server, database):
+        super().make_outbox(server, database)
+        server.script(OWN_LOG, database)
+
+    def publish(self):
+        CdcTest.publish(self)
+
+    def arguments(self):
+        return ()
+
+    def write(self, key=b"k", headers=HEADERS):
+        self.owner("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, headers) VALUES "
+                   f"('order', {bytea(key)}, 'changed', {bytea(PAYLOAD)}, {bytea(headers)})")
+
+    def shorten(self):
+        self.owner("UPDATE outrider_parked SET aggregate_id = left(aggregate_id, 6)")
+
+
+class TooLargeTogether(BoundsTest):
+    """The event's own headers, and a column beside them: each is small enough."""
+    headers = "json"
+    more = ", note text NOT NULL DEFAULT repeat('n', 40000)"
+
+    def arguments(self):
+        return (*super().arguments(), "--set", "map.header_columns={note: note}")
+
+    def write(self, key=b"k", headers=HEADERS):
+        self.owner(f"INSERT INTO events (aggregateid, aggregatetype, type, payload, headers) VALUES ({bytea(key)}, 'order', "
+                   f"'changed', {bytea(PAYLOAD)}, '{headers.decode()}')")
+
+    def test_headers(self):
+        for way in self.ways:
+            with self.subTest(way):
+                mode = self.begin(way)
+                self.write(headers=b'{"h": "' + b"x" * 40000 + b'"}')
+                self.once(mode=mode, code=3)
+                found = self.dead("headers::json->>'h' = repeat('x', 40000) AND headers::json->>'note' = repeat('n', 40000)")
+                self.assertEqual(found, [("TOO_LARGE", "headers", "t")])
+                self.run_outrider("dead", "retry", *self.where(mode), "--all")
+                self.once("--set", "max_headers=100000", mode=mode)
+                self.assertEqual([(len(row["headers"]["h"]), len(row["headers"]["note"])) for row in self.delivered()],
+                                 [(40000, 40000)])
+
+
+class TooLargeTypes(BoundsTest):
+    """A type of bytes is cut in the middle of a character, and is a text all the same."""
+    more = ", kind bytea"
+
+    def arguments(self):
+        return (*super().arguments(), "--set", "map.event_type=kind")
+
+    def test_a_type(self):
+        kind = ("a" + "ü" * 10000).encode()
+        for way in self.ways:
+            with self.subTest(way):
+                mode = self.begin(way)
+                self.owner(f"INSERT INTO events (aggregateid, aggregatetype, type, payload, kind) VALUES ('k', 'order', 'x', "
+                           f"'x', {bytea(kind)})")
+                self.once(mode=mode, code=3)
+                self.assertEqual(self.dead("event_type"), [("TOO_LARGE", "event_type", "\\x" + kind.hex())])
 
 
 class TextHeaders(BytesTest):

@@ -449,6 +449,56 @@ static void bytes_are_the_same_in_every_form_in_which_they_are_sent(void **state
     }
 }
 
+/* As the server sends bytea: binary, hex, and under bytea_output = escape. */
+static struct bytes bytea_cell(struct strbuf *out, int form, size_t n)
+{
+    outrider__strbuf_clear(out);
+    strbuf_append_str(out, form == 1 ? "\\x" : "");
+    for (size_t i = 0; i < n; i++)
+        outrider__strbuf_append(out, form == 0   ? BYTES_LIT("\x80")
+                                     : form == 1 ? BYTES_LIT("80")
+                                                 : BYTES_LIT("\\200"));
+    return strbuf_bytes(out);
+}
+
+static void bytes_above_their_bounds_are_cut_alike_in_every_form(void **state)
+{
+    static const struct column columns[] = {{"id", PG_BYTEA},
+                                            {"aggregate_type", PG_TEXT},
+                                            {"aggregate_id", PG_BYTEA},
+                                            {"event_type", PG_TEXT},
+                                            {"payload", PG_BYTEA}};
+    struct fixture *f = *state;
+    struct strbuf key, id;
+    outrider__strbuf_init(&key, 1 << 20);
+    outrider__strbuf_init(&id, 1 << 20);
+    f->d.max.text = f->d.max.id = 5000;
+    relation(f, OID, "public", "outbox", columns, N_USUAL);
+    for (int i = 0; i < 9; i++) {
+        size_t n_id = i / 3 == 1 ? 2500 : 2499, n_key = i / 3 == 2 ? 5001 : 5000;
+        char form = i % 3 == 0 ? 'b' : 't';
+        begin(f, 100);
+        insert_begin(f, OID, N_USUAL);
+        put_cell(f, form, bytea_cell(&id, i % 3, n_id));
+        put_cell(f, 't', BYTES_LIT("order"));
+        put_cell(f, form, bytea_cell(&key, i % 3, n_key));
+        put_cell(f, 't', BYTES_LIT("changed"));
+        put_cell(f, 't', BYTES_LIT("\\x01"));
+        const struct event *e = take(f);
+        assert_int_equal(e->is_oversize, i >= 3);
+        assert_int_equal(e->id.len, i / 3 == 1 ? EVENT_TEXT_CUT : 5000);
+        assert_int_equal(e->aggregate_id.len, i / 3 == 2 ? EVENT_TEXT_CUT : 5000);
+        assert_memory_equal(e->id.data, "\\x8080", 6);
+        assert_memory_equal(e->aggregate_id.data, "\x80\x80", 2);
+        if (i >= 3) {
+            assert_string_equal(e->large_column, i / 3 == 1 ? "id" : "aggregate_id");
+            assert_int_equal(e->large_len, i / 3 == 1 ? 5002 : 5001);
+        }
+    }
+    outrider__strbuf_release(&key);
+    outrider__strbuf_release(&id);
+}
+
 static void bytes_that_must_be_text_and_are_none_make_an_event_malformed(void **state)
 {
     static const struct column columns[] = {{"id", PG_TEXT},
@@ -542,6 +592,7 @@ int main(void)
         TEST(a_missing_a_null_and_an_unsent_column_make_an_event_malformed),
         TEST(an_event_without_an_id_gets_the_same_one_each_time),
         TEST(payloads_null_empty_and_too_large),
+        TEST(bytes_above_their_bounds_are_cut_alike_in_every_form),
         TEST(texts_and_headers_above_their_bounds_are_cut_or_left_out),
         TEST(a_message_whose_headers_or_key_are_too_large),
         TEST(json_and_bytea_lose_what_only_the_wire_needs),
