@@ -56,8 +56,9 @@ void outrider__event_too_large(struct event *e, const char *column, size_t len)
 
 struct bytes outrider__text_cut(struct bytes text)
 {
-    size_t n = 0, i = 0;
-    for (; i < text.len; i++) {
+    /* A character has four bytes at most; what is no text has an end all the same. */
+    size_t n = 0, i = 0, most = 4 * EVENT_TEXT_CUT;
+    for (; i < text.len && i < most; i++) {
         bool begins = ((unsigned char)text.data[i] & 0xC0) != 0x80;
         if (begins && n++ == EVENT_TEXT_CUT)
             break;

@@ -499,6 +499,16 @@ static void bytes_above_their_bounds_are_cut_alike_in_every_form(void **state)
     outrider__strbuf_release(&id);
 }
 
+static void the_beginning_of_what_is_no_text_has_an_end(void **state)
+{
+    static char bytes[100000];
+    (void)state;
+    memset(bytes, 0x80, sizeof bytes);
+    assert_int_equal(outrider__text_cut(bytes_of(bytes, sizeof bytes)).len, 4 * EVENT_TEXT_CUT);
+    assert_int_equal(outrider__bytes_cut(bytes_of(bytes, sizeof bytes)).len, EVENT_TEXT_CUT);
+    assert_int_equal(outrider__bytes_cut(bytes_of(bytes, 10)).len, 10);
+}
+
 static void bytes_that_must_be_text_and_are_none_make_an_event_malformed(void **state)
 {
     static const struct column columns[] = {{"id", PG_TEXT},
@@ -592,6 +602,7 @@ int main(void)
         TEST(a_missing_a_null_and_an_unsent_column_make_an_event_malformed),
         TEST(an_event_without_an_id_gets_the_same_one_each_time),
         TEST(payloads_null_empty_and_too_large),
+        TEST(the_beginning_of_what_is_no_text_has_an_end),
         TEST(bytes_above_their_bounds_are_cut_alike_in_every_form),
         TEST(texts_and_headers_above_their_bounds_are_cut_or_left_out),
         TEST(a_message_whose_headers_or_key_are_too_large),

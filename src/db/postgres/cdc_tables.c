@@ -310,9 +310,10 @@ static void append_whole_row(struct strbuf *q, const struct adopted *a)
     outrider__pg_sql_event(q, a, "o.", NULL);
     outrider__strbuf_appendf(q, " FROM %s o WHERE ", a->outbox);
     append_row_is(q, a, strbuf_cstr(&id));
-    strbuf_append_str(q, ") AS e(seq, id, aggregate_type, aggregate_id, event_type, payload, "
-                         "headers, topic, partition_key, partition, occurred_at, created_at, "
-                         "expires_at, size, large)");
+    strbuf_append_str(q,
+                      " OFFSET 0) AS e(seq, id, aggregate_type, aggregate_id, event_type, payload, "
+                      "headers, topic, partition_key, partition, occurred_at, created_at, "
+                      "expires_at, size, large)");
     q->failed |= id.failed;
     outrider__strbuf_release(&id);
 }

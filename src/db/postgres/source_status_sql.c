@@ -608,9 +608,11 @@ static void park_sql(struct strbuf *q, const struct status_source *d, const stru
     col(q, t, ROLE_ID, "o.");
     strbuf_append_str(q, " = u.id");
     and_ours(q, t);
-    strbuf_append_str(q, ") AS e(seq, id, aggregate_type, aggregate_id, event_type, payload, "
-                         "headers, topic, partition_key, partition, occurred_at, created_at, "
-                         "expires_at, size, large) ORDER BY u.n");
+    /* What is put together from columns is put together once. */
+    strbuf_append_str(q,
+                      " OFFSET 0) AS e(seq, id, aggregate_type, aggregate_id, event_type, payload, "
+                      "headers, topic, partition_key, partition, occurred_at, created_at, "
+                      "expires_at, size, large) ORDER BY u.n");
 }
 
 static void unpark_sql(struct strbuf *q, const struct status_source *d,
