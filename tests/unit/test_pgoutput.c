@@ -315,6 +315,7 @@ static void payloads_null_empty_and_too_large(void **state)
 /* Every column of text is one of N, all of them larger than a bound: one at a time. */
 static void texts_and_headers_above_their_bounds_are_cut_or_left_out(void **state)
 {
+    static const char two_dots[] = {'\xc3', '\xbc'}; /* u with two dots */
     static const struct column columns[] = {{"id", PG_TEXT},
                                             {"aggregate_type", PG_TEXT},
                                             {"aggregate_id", PG_TEXT},
@@ -327,7 +328,7 @@ static void texts_and_headers_above_their_bounds_are_cut_or_left_out(void **stat
     static char large[LARGE];
     struct fixture *f = *state;
     for (int i = 0; i + 1 < LARGE; i += 2)
-        memcpy(large + i, "\xc3\xbc", 2); /* u with two dots */
+        memcpy(large + i, two_dots, sizeof two_dots);
     f->d.max.text = f->d.max.id = LARGE - 2;
     begin(f, 1);
     relation(f, OID, "public", "outbox", columns, N);

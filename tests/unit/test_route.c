@@ -674,11 +674,12 @@ static void what_could_not_be_routed_becomes_a_dead_letter_too(void **state)
 /* Not the room of a header for each of them. */
 static void commas_in_a_header_take_little_memory(void **state)
 {
+    const struct bytes begin = BYTES_LIT("{\"a\":\""), end = BYTES_LIT("\",\"b\":0}");
     struct fixture *f = *state;
     static char headers[60000];
     memset(headers, ',', sizeof headers);
-    memcpy(headers, "{\"a\":\"", 6);
-    memcpy(headers + sizeof headers - 8, "\",\"b\":0}", 8);
+    memcpy(headers, begin.data, begin.len);
+    memcpy(headers + sizeof headers - end.len, end.data, end.len);
     f->event->headers = bytes_of(headers, sizeof headers);
     compile(f);
     size_t used = f->event->batch->arena.used;
