@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "postgres/cdc.h"
 #include "postgres/source.h"
 #include "support/pg_fixture.h"
 #include "support/pg_server.h"
@@ -137,6 +138,47 @@ static void the_slot_is_made_and_the_stream_follows(void **state)
     step_until(h, open_frozen(h), has_stream);
 }
 
+static bool is_planning(const struct source *s)
+{
+    const struct cdc_source *c = ((const struct pg_source *)s)->cdc;
+    return c != NULL && c->making == MAKER_PLANNING;
+}
+
+/* The place up to which the stream is read is known, and the mark lies behind it. */
+static void a_mark_behind_the_end_of_the_stream_is_reached_by_polling(void **state)
+{
+    struct harness *h = *state;
+    struct outrider_error err = {0};
+    h->config.source.mode = MODE_POLL;
+    harness_activate(h);
+    harness_wait(h, is_planning);
+    harness_insert(h, "a");
+    struct source_op mark = {.kind = SOURCE_MARK},
+                     fetch = {.kind = SOURCE_FETCH, .batch = &h->batch};
+    assert_int_equal(h->source->ops->start(h->source, &mark, &err), 0);
+    bool is_marked = false, is_fetching = false;
+    size_t n = 0;
+    int64_t deadline = outrider__clock_now().mono_us + HARNESS_TIMEOUT_US;
+    while (!is_marked || is_fetching || !h->source->mark_reached) {
+        assert_true(outrider__clock_now().mono_us < deadline);
+        struct source_op *done = harness_poll(h);
+        is_marked |= done == &mark;
+        if (done == &fetch) {
+            is_fetching = false;
+            n += h->batch.n;
+            if (h->batch.n > 0)
+                harness_settle(h, &h->batch, OUTCOME_DELIVERED);
+        }
+        if (is_marked && !is_fetching && h->source->ready && h->source->active) {
+            outrider__batch_reset(&h->batch);
+            assert_int_equal(h->source->ops->start(h->source, &fetch, &err), 0);
+            is_fetching = true;
+        }
+        harness_pause(h);
+    }
+    assert_int_equal(n, 1);
+}
+
 static void while_it_waits_for_its_intents_it_rests(void **state)
 {
     struct harness *h = *state;
@@ -190,6 +232,7 @@ int main(void)
         POLL(the_slot_is_made_and_the_stream_follows),
         CDC(it_is_active_as_soon_as_the_server_has_answered),
         CDC(while_it_waits_for_its_intents_it_rests),
+        CDC(a_mark_behind_the_end_of_the_stream_is_reached_by_polling),
     };
     if (!pg_server_start()) {
         (void)fprintf(stderr, "no PostgreSQL server programs: skipped\n");

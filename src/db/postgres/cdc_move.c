@@ -552,6 +552,8 @@ static int on_poll_saved(void *ctx, PGresult **results, int n, struct outrider_e
     (void)n;
     if (s->config->source.mode == MODE_CDC)
         return outrider__cdc_restart(s, err);
+    /* A mark behind the end of the stream: polling reaches it. */
+    s->must_mark = cdc_of(s)->mark_lsn != 0 && !s->base.mark_reached;
     s->layout->close(s);
     s->layout = &outrider__pg_layout_log;
     return s->layout->begin(s, err);

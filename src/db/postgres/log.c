@@ -340,36 +340,48 @@ static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_e
     return outrider__pg_cursor_fetch_parked(s, &l->parked, op, err);
 }
 
-static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static void take_mark(struct pg_source *s, const PGresult *r)
 {
-    struct pg_op *op = ctx;
-    struct pg_source *s = op->source;
-    (void)n;
-    (void)err;
     struct log_source *l = log_of(s);
-    l->mark = outrider__pg_get_int(results[0], 0, 0, 0);
+    l->mark = outrider__pg_get_int(r, 0, 0, 0);
     if (l->mark == l->head && l->gaps.n == 0 && !s->config->replay)
         s->base.mark_reached = true;
     else
         s->base.ready = true;
+}
+
+static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    (void)n;
+    (void)err;
+    take_mark(op->source, results[0]);
     pg_op_done(op);
     return 0;
 }
 
+static int on_mark_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)n;
+    (void)err;
+    take_mark(ctx, results[0]);
+    return 0;
+}
+
 /* Where there are gaps, only a read that is newer than the mark can tell. */
-static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static int mark(struct pg_source *s, pg_done_fn *done, void *ctx, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
-    s->base.mark_reached = false;
+    s->must_mark = s->base.mark_reached = false;
     l->mark_fetch_no = l->fetch.no + 1;
-    return outrider__pg_request(&s->conn, &l->st[LOG_LAST], NULL, on_mark, op, err);
+    return outrider__pg_request(&s->conn, &l->st[LOG_LAST], NULL, done, ctx, err);
 }
 
 static int log_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     switch (op->op->kind) {
     case SOURCE_MARK:
-        return mark(s, op, err);
+        return mark(s, on_mark, op, err);
     case SOURCE_FETCH:
         return outrider__pg_log_fetch(s, op, err);
     case SOURCE_FETCH_PARKED:
@@ -462,6 +474,8 @@ static int log_tick(struct pg_source *s, struct instant now, struct outrider_err
 {
     struct log_source *l = log_of(s);
     (void)now;
+    if (s->must_mark && mark(s, on_mark_again, s, err) < 0)
+        return -1;
     if (outrider__pg_log_fetch_tick(s, err) < 0 || look(s, err) < 0 || pulse(s, err) < 0)
         return -1;
     int64_t wake = l->is_pulsing ? CLOCK_NEVER : l->pulse_us;

@@ -99,8 +99,9 @@ struct pg_source {
     struct pg_durable durable;
     const struct pg_layout *layout;
     void *layout_data;
-    void *cdc;     /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
-    size_t n_live; /* batches of new events that were read and are not settled */
+    void *cdc;      /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
+    size_t n_live;  /* batches of new events that were read and are not settled */
+    bool must_mark; /* the layout before was given a mark, and has not reached it */
     struct pg_statement st_catalog, st_companions;
     char *companions_sql;         /* owned; where they had to be made */
     struct pg_op ops[PG_OPS_MAX]; /* a ring */
