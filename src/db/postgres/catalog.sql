@@ -41,7 +41,7 @@ SELECT current_setting('server_version_num')::int4,
     coalesce(c.relname = 'outbox' AND has_function_privilege(
         to_regprocedure(quote_ident(n.nspname) || '.outbox_partitions(timestamptz)'), 'EXECUTE'), false),
     coalesce(obj_description(c.oid, 'pg_class') LIKE 'outrider: %', false),
-    (SELECT string_agg(w.name, ', ') FROM unnest('{mode,lsn,lsn_number,sweep,last_seq,slot,publication,polled_lsn,words}'::text[]) AS w(name)
+    (SELECT string_agg(w.name, ', ') FROM unnest('{mode,lsn,lsn_number,sweep,last_seq,slot,publication,polled_lsn,published,words}'::text[]) AS w(name)
         WHERE to_regclass(cc.schema || '.outrider_cursor') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute
         WHERE attrelid = to_regclass(cc.schema || '.outrider_cursor') AND attname = w.name AND NOT attisdropped)),
     ',' || (SELECT string_agg(b.attname, ',') FROM pg_attribute b JOIN pg_type y ON y.oid = b.atttypid

@@ -67,7 +67,8 @@ static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *
     struct pg_op *op = ctx;
     struct pg_source *s = op->source;
     (void)n;
-    (void)err;
+    if (!outrider__pg_get_bool(results[0], 0, 3))
+        return outrider__cdc_fail_published(s, err);
     cdc_of(s)->mark_lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 0, 1);
     s->base.ready = true;
     pg_op_done(op);
@@ -79,7 +80,8 @@ static int mark(struct pg_source *s, struct pg_op *op, struct outrider_error *er
     struct cdc_source *c = cdc_of(s);
     s->base.mark_reached = false;
     c->mark_lsn = 0; /* of the mark before: that one is reached */
-    return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_mark, op, err);
+    outrider__cdc_published_args(s, &c->args);
+    return outrider__pg_request(&s->conn, &c->st[CDC_MARK], &c->args, on_mark, op, err);
 }
 
 /* A pipeline whose stream does not come up is not active: see cdc_prepare(). */
@@ -118,13 +120,23 @@ static int add_gather(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request_add(&s->conn, &c->st[CDC_GATHER], &c->args, err);
 }
 
+static int add_published(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (!c->must_record)
+        return 0;
+    outrider__pg_cursor_args(s, &c->args);
+    outrider__pg_arg_str(&c->args, c->published);
+    return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE_PUBLISHED], &c->args, err);
+}
+
 int outrider__cdc_take_over(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
         outrider__pg_cursor_add_take(s, &c->st[CDC_TAKE], &c->parked, &c->args, c->cursor.epoch,
                                      c->is_other_policy, err) < 0 ||
-        add_gather(s, err) < 0)
+        add_gather(s, err) < 0 || add_published(s, err) < 0)
         return -1;
     if (outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
         outrider__pg_parked_add_any(&c->parked, &s->conn, err) < 0)
@@ -144,6 +156,8 @@ static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_e
     c->done_number = outrider__pg_get_int(r, 0, 8, 0);
     c->swept = 0;
     if (outrider__cdc_parse_ranges(outrider__pg_get_str(r, 0, 5), &c->unpolled, err) < 0)
+        return -1;
+    if (outrider__cdc_published_read(s, outrider__pg_get_str(r, 0, 13), err) < 0)
         return -1;
     c->cursor.epoch = outrider__pg_get_int(r, 0, 2, 0);
     c->is_other_policy = outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 3));
@@ -184,6 +198,8 @@ static int on_facts(void *ctx, PGresult **results, int n, struct outrider_error 
     bool is_cdc = strcmp(c->mode, "cdc") == 0;
     if (is_cdc && outrider__cdc_check_slot(s, err) < 0)
         return -1;
+    if (is_cdc && !c->facts.is_published)
+        return outrider__cdc_fail_published(s, err);
     if (outrider__cdc_check_facts(s, err) < 0)
         return -1;
     if (s->config->source.slot_failover && s->cat.version < CDC_FAILOVER_SINCE)
@@ -193,6 +209,9 @@ static int on_facts(void *ctx, PGresult **results, int n, struct outrider_error 
                                  c->slot);
     if (!is_cdc)
         return outrider__cdc_begin_polling(s, err);
+    const char *tokens = outrider__pg_get_str(results[n - 1], 0, CDC_FACTS_TOKENS);
+    if (outrider__cdc_published_first(s, tokens, err) < 0)
+        return -1;
     return outrider__cdc_take_over(s, err);
 }
 
@@ -225,6 +244,7 @@ static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *
     outrider__cdc_tables_oids(s, &c->args);
     outrider__cdc_tables_columns(s, &c->args);
     outrider__pg_arg_str(&c->args, c->publication);
+    outrider__pg_arg_str(&c->args, c->published);
     return outrider__pg_request(&s->conn, &c->st[CDC_FACTS], &c->args, on_facts, s, err);
 }
 
@@ -322,6 +342,8 @@ static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error 
     struct cdc_source *c = cdc_of(s);
     (void)n;
     c->is_pulsing = false;
+    if (!outrider__pg_get_bool(results[0], 0, 3))
+        return outrider__cdc_fail_published(s, err);
     if (!outrider__pg_get_bool(results[0], 0, 0))
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
                               "publication %s was altered: checking it anew", c->publication);
@@ -344,9 +366,7 @@ int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err)
     c->is_pulsing = true;
     c->pulse_parkings = c->n_parkings;
     c->pulse_us = s->now.mono_us + PULSE_US;
-    outrider__pg_args_clear(&c->args);
-    outrider__pg_arg_str(&c->args, c->publication);
-    outrider__cdc_tables_oids(s, &c->args);
+    outrider__cdc_published_args(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st[CDC_PULSE], &c->args, err) < 0 ||
         outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0 ||
@@ -455,6 +475,7 @@ static void cdc_close(struct pg_source *s)
     outrider__cdc_late_release(&c->late);
     PQclear(c->snapshot.rows);
     free(c->sql_publication);
+    free(c->published);
     free(c->plan);
     free(c->plan_anchor);
     free(c);

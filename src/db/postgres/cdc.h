@@ -2,10 +2,10 @@
 /*
  * Mode cdc: the outbox read from the server's write-ahead log. cdc.c (its life
  * and its operations), cdc_setup.c (what must be there: rights, publication,
- * slot), cdc_tables.c (which tables, and their columns), cdc_move.c (from polling
- * to the stream and back), cdc_sweep.c and cdc_snapshot.c (rows from before the
- * slot: of our log, of others), cdc_stream.c (the stream), cdc_settle.c (writing).
- * Nobody else includes this.
+ * slot), cdc_publication.c (whether the publication stayed as it was), cdc_tables.c (which tables,
+ * and their columns), cdc_move.c (from polling to the stream and back), cdc_sweep.c and
+ * cdc_snapshot.c (rows from before the slot: of our log, of others), cdc_stream.c (the stream),
+ * cdc_settle.c (writing). Nobody else includes this.
  *
  *  (1) A transaction is in the stream if and only if it is not in the snapshot
  *      that the slot exported when it was made: those seqs that polling had not
@@ -33,6 +33,9 @@
  *  (8) With existing_rows: skip, a pipeline that never settled anything goes the way
  *      of (7) with no row to read: nothing is polled meanwhile, and it has begun once
  *      (6) is recorded.
+ *  (9) The stream has all events only as long as the publication has the tables by the
+ *      same rows of the catalogue as before the slot was made. No transaction is
+ *      recorded as settled, and no polling begins, by a snapshot that shows others.
  */
 #ifndef POSTGRES_CDC_H
 #define POSTGRES_CDC_H
@@ -55,6 +58,8 @@ enum cdc_statement {
     CDC_READ_ROWS, /* of the sweep */
     CDC_MARK,
     CDC_PULSE,
+    CDC_PUBLISHED, /* whether the publication is as it was */
+    CDC_SAVE_PUBLISHED,
     CDC_PLAN_SWEEP,
     CDC_PLAN_POLL,
     CDC_SAVE_CDC,
@@ -105,6 +110,7 @@ struct cdc_point {
 };
 
 #define CDC_FAILOVER_SINCE 170000 /* the server's version */
+#define CDC_FACTS_TOKENS 21       /* the column behind those of struct cdc_facts */
 
 struct cdc_facts {
     char wal_level[16];
@@ -117,11 +123,13 @@ struct cdc_facts {
     int64_t slot_pid;
     bool is_binary;
     bool has_failover; /* the slot is kept on standbys */
+    bool is_published; /* by the rows that the cursor records */
 };
 
 enum cdc_maker {
     MAKER_NONE,
     MAKER_CONNECTING,
+    MAKER_LOOKING,  /* at the publication */
     MAKER_OPENING,  /* a transaction, which will have the slot's snapshot */
     MAKER_WAITING,  /* the server makes the slot */
     MAKER_PLANNING, /* its snapshot is being read */
@@ -145,8 +153,10 @@ struct cdc_source {
     struct cdc_snapshot snapshot;
     bool is_other_policy;
     char slot[64], publication[64];
-    bool owns_slot;  /* the cursor records the slot */
-    bool skips_rows; /* it begins: existing_rows: skip */
+    char *published;  /* owned: the array that the cursor has or will have of it */
+    bool must_record; /* the cursor is of a version that had none */
+    bool owns_slot;   /* the cursor records the slot */
+    bool skips_rows;  /* it begins: existing_rows: skip */
     struct pg_statement st[CDC_STATEMENTS];
     char *sql[CDC_STATEMENTS];
     struct pg_args args;
@@ -254,6 +264,20 @@ int outrider__cdc_pulse(struct pg_source *s, struct outrider_error *err);
 
 /* cdc_sql.c */
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err);
+
+/* cdc_publication.c */
+/* The array that the cursor records, and whether the publication still has the tables by it. */
+int outrider__cdc_published_read(struct pg_source *s, const char *recorded,
+                                 struct outrider_error *err);
+/* A cursor that records nothing yet: as it is now. */
+int outrider__cdc_published_first(struct pg_source *s, const char *now, struct outrider_error *err);
+/* Arguments $1 to $3 of CDC_PUBLISHED, CDC_PULSE and CDC_MARK. */
+void outrider__cdc_published_args(const struct pg_source *s, struct pg_args *a);
+/* STOP where the stream may lack something, RETRY where it has not begun. */
+int outrider__cdc_fail_published(const struct pg_source *s, struct outrider_error *err);
+/* Before a slot is made: asks what is to be recorded, and takes the answer. */
+int outrider__cdc_published_ask(struct pg_source *s, struct outrider_error *err);
+int outrider__cdc_published_answer(struct pg_source *s, struct outrider_error *err);
 
 /* cdc_setup.c */
 void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r);

@@ -158,6 +158,8 @@ static int on_planned(void *ctx, PGresult **results, int n, struct outrider_erro
     int errno_value = FAILPOINT("cdc.planned");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot read the slot's snapshot");
+    if (!outrider__pg_get_bool(results[n - 3], 0, 0))
+        return outrider__cdc_fail_published(s, err);
     outrider__cdc_link_close(&c->maker);
     c->making = MAKER_DONE;
     if (!c->is_leaving) {
@@ -198,12 +200,15 @@ static int plan(struct pg_source *s, struct outrider_error *err)
     int errno_value = FAILPOINT("cdc.slot_made");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot read the slot's snapshot");
-    outrider__pg_cursor_args(s, &c->args);
     struct pg_statement *st = &c->st[c->is_leaving ? CDC_PLAN_POLL : CDC_PLAN_SWEEP];
+    outrider__cdc_published_args(s, &c->args);
     if (outrider__pg_request_begin(&s->conn, on_planned, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st_begin, NULL, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st_snapshot, NULL, err) < 0 ||
-        outrider__pg_request_add(&s->conn, st, c->is_leaving ? NULL : &c->args, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &c->st[CDC_PUBLISHED], &c->args, err) < 0)
+        return -1;
+    outrider__pg_cursor_args(s, &c->args);
+    if (outrider__pg_request_add(&s->conn, st, c->is_leaving ? NULL : &c->args, err) < 0 ||
         outrider__pg_request_add(&s->conn, &c->st_commit, NULL, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
@@ -267,7 +272,14 @@ static int advance_link(struct pg_source *s, struct outrider_error *err)
     }
     if (outrider__cdc_link_poll(&c->maker, s->now, err) < 0)
         return -1;
-    if (c->making == MAKER_CONNECTING && c->maker.state == LINK_IDLE)
+    if (c->making == MAKER_CONNECTING && c->maker.state == LINK_IDLE && !c->is_leaving) {
+        c->making = MAKER_LOOKING;
+        return outrider__cdc_published_ask(s, err);
+    }
+    bool has_looked = c->making == MAKER_LOOKING && c->maker.state == LINK_ANSWERED;
+    if (has_looked && outrider__cdc_published_answer(s, err) < 0)
+        return -1;
+    if (has_looked || (c->making == MAKER_CONNECTING && c->maker.state == LINK_IDLE))
         return c->tables.is_mapped ? open_transaction(c, err) : make_slot(s, err);
     if (c->making == MAKER_OPENING && c->maker.state == LINK_ANSWERED)
         return make_slot(s, err);
@@ -352,6 +364,7 @@ static int save_cdc(struct pg_source *s, struct outrider_error *err)
     outrider__pg_cursor_args(s, &c->args);
     outrider__pg_arg_int8(&c->args, epoch);
     outrider__pg_arg_str(&c->args, c->plan);
+    outrider__pg_arg_str(&c->args, c->published);
     return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_CDC], &c->args, on_saved_cdc, s, err);
 }
 

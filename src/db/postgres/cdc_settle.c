@@ -261,7 +261,8 @@ static int on_rest_marked(void *ctx, PGresult **results, int n, struct outrider_
     struct pg_source *s = ctx;
     struct cdc_rest *r = &cdc_of(s)->rest;
     (void)n;
-    (void)err;
+    if (!outrider__pg_get_bool(results[0], 0, 3))
+        return outrider__cdc_fail_published(s, err);
     r->lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 0, INT64_MAX);
     r->xid = outrider__pg_get_int(results[0], 0, 2, 0);
     r->state = REST_NOTED;
@@ -281,7 +282,8 @@ int outrider__cdc_rest_tick(struct pg_source *s, struct outrider_error *err)
         return 0;
     if (r->state == REST_NONE) {
         r->state = REST_ASKED;
-        return outrider__pg_request(&s->conn, &c->st[CDC_MARK], NULL, on_rest_marked, s, err);
+        outrider__cdc_published_args(s, &c->args);
+        return outrider__pg_request(&s->conn, &c->st[CDC_MARK], &c->args, on_rest_marked, s, err);
     }
     if (r->state != REST_NOTED || c->received_lsn < r->lsn || !outrider__cdc_is_all_settled(c))
         return 0;

@@ -66,6 +66,7 @@ void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
     f->slot_pid = outrider__pg_get_int(r, 0, i++, 0);
     f->is_binary = outrider__pg_get_bool(r, 0, i++);
     f->has_failover = outrider__pg_get_bool(r, 0, i++);
+    f->is_published = outrider__pg_get_bool(r, 0, i++);
 }
 
 static int check_publication(const struct pg_source *s, struct outrider_error *err)

@@ -24,4 +24,18 @@
  */
 void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table);
 
+/*
+ * Appends a subselect with the columns rel, token and x (xmin), for the publication p
+ * of the query around it: a row with rel 0 for a publication that has inserts, and for
+ * each of the tables (an expression: int8[]) the rows by which the publication has it.
+ */
+void outrider__cdc_published_sql(struct strbuf *sql, int version, const char *tables);
+/* Appends an expression: whether the recorded tokens (text of text[]; empty: unknown) still
+ * hold for every table. The arguments are expressions. */
+void outrider__cdc_unchanged_sql(struct strbuf *sql, int version, const char *publication,
+                                 const char *tables, const char *published);
+/* Appends a query: the tokens of now as text, and the count of distinct rel. */
+void outrider__cdc_tokens_sql(struct strbuf *sql, int version, const char *publication,
+                              const char *tables);
+
 #endif

@@ -190,10 +190,13 @@ static int finish(struct pg_source *s, struct outrider_error *err)
     outrider__cdc_link_close(&c->maker);
     outrider__pg_cursor_args(s, &c->args);
     outrider__pg_arg_int8(&c->args, c->cursor.epoch);
-    if (!c->tables.is_mapped)
+    if (!c->tables.is_mapped) {
+        outrider__pg_arg_str(&c->args, c->published);
         return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_SKIPPED], &c->args, on_saved, s, err);
+    }
     outrider__cdc_tables_names(s, &c->args);
     outrider__pg_arg_str(&c->args, sink != NULL ? sink : "");
+    outrider__pg_arg_str(&c->args, c->published);
     return outrider__pg_request(&s->conn, &c->st[CDC_SAVE_MAPPED], &c->args, on_saved, s, err);
 }
 

@@ -5,7 +5,9 @@
 /*
  * In these texts (cursor.h) $E is the columns of an event (with $3 as the
  * bounds: columns.h), $B the types that can be read in binary form, $P the
- * table of parked events, $N the names of slot and publication.
+ * table of parked events, $N the names of slot and publication. $U is whether the
+ * publication is as it was ($1 to $3: outrider__cdc_published_args()); $V the same and
+ * $W what it is now, with the arguments of CDC_FACTS.
  */
 static const char *const templates[CDC_STATEMENTS] = {
     [CDC_ENROL] = PG_ENROL_SQL,
@@ -17,7 +19,7 @@ static const char *const templates[CDC_STATEMENTS] = {
         "'member')), (k.polled_lsn - '0/0'::pg_lsn)::int8, NOT EXISTS (SELECT FROM $K j WHERE "
         "j.pipeline = $1 AND j.outbox = ANY ($3::text[]) AND (j.position > 0 OR j.settled_at IS "
         "NOT "
-        "NULL OR j.polled_lsn IS NOT NULL)) FROM $K k "
+        "NULL OR j.polled_lsn IS NOT NULL)), k.published::text FROM $K k "
         "WHERE k.pipeline = $1 AND k.outbox = $2",
     /* cdc_slot.h: records the slot unless one of that name is there, whoever made that. */
     [CDC_NAMES] =
@@ -27,7 +29,8 @@ static const char *const templates[CDC_STATEMENTS] = {
         "current_database())) AND NOT EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name "
         "= m.name) RETURNING k.slot) SELECT coalesce((SELECT u.slot FROM u), nullif(m.slot, ''), "
         "m.name), m.slot <> '' OR EXISTS (SELECT FROM u), m.publication FROM m",
-    /* $1 slot, $2 the tables' oids, $3 and $4 the columns that are read, $5 publication. */
+    /* $1 slot, $2 the tables' oids, $3 and $4 the columns that are read, $5 publication, $6 its
+     * rows that the cursor records. */
     [CDC_FACTS] =
         "SELECT current_setting('wal_level'), quote_ident(current_user), (SELECT r.rolreplication "
         "OR r.rolsuper FROM pg_roles r WHERE r.rolname = current_user), "
@@ -49,7 +52,7 @@ static const char *const templates[CDC_STATEMENTS] = {
         "$4::text[]) AS w(rel, name) JOIN pg_attribute a ON a.attrelid = w.rel::oid AND a.attname "
         "= w.name AND a.attnum > 0 AND NOT a.attisdropped), "
         "coalesce((to_jsonb(s)->>'failover')::bool, "
-        "false) FROM (SELECT 1) one LEFT JOIN "
+        "false), $V, $W FROM (SELECT 1) one LEFT JOIN "
         "pg_publication p ON p.pubname = $5 LEFT JOIN pg_replication_slots s ON s.slot_name = $1",
     [CDC_DROP_SLOT] = "SELECT count(pg_drop_replication_slot(s.slot_name)), (SELECT count(*) FROM "
                       "pg_replication_slots t WHERE t.slot_name = $1 AND t.active) FROM "
@@ -68,15 +71,18 @@ static const char *const templates[CDC_STATEMENTS] = {
     /* The message is committed, so the log goes on beyond the position. */
     [CDC_MARK] = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
                  "pg_logical_emit_message(true, 'outrider.mark', ''), "
-                 "pg_snapshot_xmin(pg_current_snapshot())::text::int8",
+                 "pg_snapshot_xmin(pg_current_snapshot())::text::int8, $U",
     [CDC_PULSE] =
         "SELECT count(DISTINCT c.oid) = cardinality($2::int8[]), "
         "pg_snapshot_xmin(pg_current_snapshot())::text::int8, (pg_current_wal_insert_lsn() - "
-        "'0/0'::pg_lsn)::int8 FROM pg_publication p JOIN "
+        "'0/0'::pg_lsn)::int8, $U FROM pg_publication p JOIN "
         "pg_publication_tables t ON t.pubname = p.pubname JOIN pg_class c ON c.relname = "
         "t.tablename JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = t.schemaname "
         "WHERE p.pubname = $1 AND p.pubinsert AND c.oid IN (SELECT w::oid FROM unnest($2::int8[]) "
         "w)",
+    [CDC_PUBLISHED] = "SELECT $U",
+    [CDC_SAVE_PUBLISHED] = "UPDATE $K SET published = $3::text::text[] WHERE pipeline = $1 AND "
+                           "outbox = $2 AND published = '{}'",
     /* In the new slot's snapshot: what polling had not settled. The cursor is
      * read as it was then; what was settled since is taken out when this is saved. */
     [CDC_PLAN_SWEEP] =
@@ -105,19 +111,22 @@ static const char *const templates[CDC_STATEMENTS] = {
     [CDC_SAVE_CDC] =
         "WITH a AS (UPDATE $K k SET mode = 'cdc', sweep = $4::text::int8multirange * (gaps + "
         "int8multirange(int8range(position, NULL, '()'))), lsn = NULL, lsn_number = 0, polled_lsn "
-        "= pg_current_wal_insert_lsn() WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 AND "
+        "= pg_current_wal_insert_lsn(), published = $5::text::text[] WHERE pipeline = $1 AND "
+        "outbox = $2 AND epoch = $3 AND "
         "(anchor_id IS NULL OR EXISTS (SELECT FROM $T o WHERE o.seq = k.position AND " PG_ANCHOR_OF(
             "o.id") " = " PG_ANCHOR_OF("k.anchor_id") ")) RETURNING 1) SELECT 1 / (SELECT count(*) "
                                                       "FROM a)",
     [CDC_SAVE_MAPPED] =
-        "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0 WHERE "
+        "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0, "
+        "published = $6::text::text[] WHERE "
         "pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING 1), b AS (INSERT INTO $K AS k "
         "(pipeline, outbox, sink, mode) SELECT $1, t.name, $5, 'member' FROM unnest($4::text[]) AS "
         "t(name) WHERE t.name <> $2 ON CONFLICT (pipeline, outbox) DO UPDATE SET mode = 'member', "
         "epoch = k.epoch + 1) SELECT 1 / (SELECT count(*) FROM a)",
     [CDC_SAVE_SKIPPED] =
         "WITH a AS (UPDATE $K SET mode = 'cdc', sweep = '{}', lsn = NULL, lsn_number = 0, last_seq "
-        "= coalesce((SELECT max(o.seq) FROM $T o), 0) WHERE pipeline = $1 AND outbox = $2 AND "
+        "= coalesce((SELECT max(o.seq) FROM $T o), 0), published = $4::text::text[] WHERE pipeline "
+        "= $1 AND outbox = $2 AND "
         "epoch "
         "= $3 RETURNING 1) SELECT 1 / (SELECT count(*) FROM a)",
     /* Rows of the first table that have an oid already are there from a move that was cut short. */
@@ -172,6 +181,8 @@ static const char *const purposes[CDC_STATEMENTS] = {
     [CDC_READ_ROWS] = "cannot read the outbox",
     [CDC_MARK] = "cannot read the log's position",
     [CDC_PULSE] = "cannot read the catalogue",
+    [CDC_PUBLISHED] = "cannot read the catalogue",
+    [CDC_SAVE_PUBLISHED] = "cannot save the cursor",
     [CDC_PLAN_SWEEP] = "cannot read the outbox",
     [CDC_PLAN_POLL] = "cannot read the outbox",
     [CDC_SAVE_CDC] = "cannot save the cursor",
@@ -198,6 +209,13 @@ static void append_types(struct strbuf *sql)
     }
 }
 
+static void append_tokens(struct strbuf *sql, const struct pg_source *s)
+{
+    strbuf_append_str(sql, "(SELECT w.tokens FROM (");
+    outrider__cdc_tokens_sql(sql, s->cat.version, "$5", "$2");
+    strbuf_append_str(sql, ") AS w(tokens, n))");
+}
+
 static void letter(struct strbuf *sql, char c, const struct pg_source *s)
 {
     struct pg_bounds bounds = outrider__pg_bounds_of(3);
@@ -209,6 +227,12 @@ static void letter(struct strbuf *sql, char c, const struct pg_source *s)
         outrider__cdc_names_sql(sql, s->cat.cursor_table);
     else if (c == 'P')
         strbuf_append_str(sql, s->cat.parked_table);
+    else if (c == 'U')
+        outrider__cdc_unchanged_sql(sql, s->cat.version, "$1", "$2", "$3");
+    else if (c == 'V')
+        outrider__cdc_unchanged_sql(sql, s->cat.version, "$5", "$2", "$6");
+    else if (c == 'W')
+        append_tokens(sql, s);
 }
 
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)

@@ -149,11 +149,7 @@ static int next_message(struct pg_source *s, struct link_message *ret, struct ou
     if (outrider__cdc_link_next(&c->link, s->now, ret, &why) == 0)
         return 0;
     if (strcmp(why.origin, "42704") == 0)
-        return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-                              "publication %s was made anew since the slot's position, and the "
-                              "server cannot read its log through it; run `outrider slot drop` and "
-                              "`outrider resync`, both with --name %s",
-                              c->publication, s->config->name);
+        return outrider__cdc_fail_published(s, err);
     if (err != NULL)
         *err = why;
     return -1;

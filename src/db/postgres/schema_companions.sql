@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS outrider_cursor (
     slot text NOT NULL DEFAULT '',
     publication text NOT NULL DEFAULT '',
     polled_lsn pg_lsn,
+    published text[] NOT NULL DEFAULT '{}',
     words text,
     delivered_total bigint NOT NULL DEFAULT 0,
     expired_total bigint NOT NULL DEFAULT 0,

@@ -16,6 +16,7 @@ ALTER TABLE IF EXISTS outrider_cursor
     ADD COLUMN IF NOT EXISTS slot text NOT NULL DEFAULT '',
     ADD COLUMN IF NOT EXISTS publication text NOT NULL DEFAULT '',
     ADD COLUMN IF NOT EXISTS polled_lsn pg_lsn,
+    ADD COLUMN IF NOT EXISTS published text[] NOT NULL DEFAULT '{}',
     ADD COLUMN IF NOT EXISTS words text;
 -- What is committed from now on was not polled by a pipeline that reads the stream.
 UPDATE outrider_cursor SET polled_lsn = pg_current_wal_insert_lsn() WHERE polled_lsn IS NULL AND mode = 'cdc';

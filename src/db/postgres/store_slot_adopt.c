@@ -17,6 +17,7 @@
 
 #include "adopt.h"
 #include "base/failpoint.h"
+#include "cdc_slot.h"
 #include "slot_probe.h"
 
 #define SQL_CAP 16384
@@ -25,9 +26,10 @@ struct adoption_work {
     struct pg_store *s;
     const struct slot_adoption *o;
     struct probe_tables tables;
-    struct strbuf names; /* of the tables, for messages */
-    char confirmed[32];  /* where the other slot stands */
-    int64_t xmin;        /* its catalog_xmin: all before is published */
+    struct strbuf names;     /* of the tables, for messages */
+    struct strbuf published; /* cdc.h (9) */
+    char confirmed[32];      /* where the other slot stands */
+    int64_t xmin;            /* its catalog_xmin: all before is published */
     char slot[64], publication[64];
     struct probe_place place;
 };
@@ -258,21 +260,21 @@ static void publication_sql(struct strbuf *sql, int version)
     strbuf_append_str(
         sql,
         "SELECT p.name, p.fits, p.young IS NULL, count(*) FILTER (WHERE p.fits AND p.young IS NULL "
-        "AND p.rank = 3) OVER () > 1 AND p.rank = 3, p.young FROM (SELECT p.pubname::text AS name, "
+        "AND p.rank = 3) OVER () > 1 AND p.rank = 3, p.young, p.tokens FROM (SELECT "
+        "p.pubname::text AS name, "
         "p.pubinsert AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = "
         "c.relnamespace WHERE c.oid IN (SELECT w::oid FROM unnest($3::int8[]) w) AND NOT "
         "EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND "
         "t.schemaname = n.nspname AND t.tablename = c.relname)) AND NOT EXISTS (SELECT FROM "
         "pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid IN (SELECT w::oid FROM "
         "unnest($3::int8[]) w) AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
-        "to_jsonb(q)->>'prattrs' IS NOT NULL)) AS fits, (SELECT max(w.x::text::int8) FROM (SELECT "
-        "p.xmin AS x UNION ALL SELECT q.xmin FROM pg_publication_rel q WHERE q.prpubid = "
-        "p.oid AND q.prrelid IN (SELECT w::oid FROM unnest($3::int8[]) w)");
-    if (version >= 150000)
-        strbuf_append_str(sql, " UNION ALL SELECT q.xmin FROM pg_publication_namespace q WHERE "
-                               "q.pnpubid = p.oid");
+        "to_jsonb(q)->>'prattrs' IS NOT NULL)) AS fits, (SELECT array_agg(DISTINCT "
+        "w.token)::text FROM ");
+    outrider__cdc_published_sql(sql, version, "$3");
+    strbuf_append_str(sql, " w) AS tokens, (SELECT max(w.x::text::int8) FROM ");
+    outrider__cdc_published_sql(sql, version, "$3");
     strbuf_append_str(
-        sql, ") w WHERE ((w.x::text::int8 - $4) & 4294967295) < 2147483648 AND age(w.x) >= 0) AS "
+        sql, " w WHERE ((w.x::text::int8 - $4) & 4294967295) < 2147483648 AND age(w.x) >= 0) AS "
              "young, CASE WHEN p.pubname = 'dbz_publication' THEN 1 WHEN p.pubname = $2 THEN 2 "
              "ELSE 3 END AS rank FROM pg_publication p WHERE $1 IN ('', p.pubname)) p ORDER BY "
              "p.fits DESC, p.young IS NULL DESC, p.rank, p.name LIMIT 1");
@@ -310,6 +312,7 @@ static int judge_publication(struct adoption_work *w, const PGresult *r, const c
                               "source.publication=NAME",
                               strbuf_cstr(&w->names));
     (void)snprintf(w->publication, sizeof w->publication, "%s", name);
+    strbuf_append_str(&w->published, outrider__pg_get_str(r, 0, 5));
     return 0;
 }
 
@@ -409,11 +412,11 @@ static int find_place(struct adoption_work *w, struct outrider_error *err)
 /* Rows from before the slot are settled: clean-up, resync and status go by that. */
 static void finish_sql(struct strbuf *sql, const struct pg_store *s)
 {
-    outrider__strbuf_appendf(
-        sql,
-        "WITH a AS (UPDATE %s SET mode = 'cdc', lsn = $3::text::pg_lsn, lsn_number = $4, "
-        "settled_xid = $5, system_id = %" PRId64 ", last_seq = ",
-        s->cat.cursor_table, s->cat.system_id);
+    outrider__strbuf_appendf(sql,
+                             "WITH a AS (UPDATE %s SET mode = 'cdc', published = $7::text::text[], "
+                             "lsn = $3::text::pg_lsn, lsn_number = $4, "
+                             "settled_xid = $5, system_id = %" PRId64 ", last_seq = ",
+                             s->cat.cursor_table, s->cat.system_id);
     if (s->cat.has_seq && !outrider__pg_adopt_reads(&s->cat, s->config))
         outrider__strbuf_appendf(sql,
                                  "coalesce((SELECT o.seq FROM %s o WHERE ((o.xmin::text::int8 - "
@@ -451,6 +454,7 @@ static int finish(struct adoption_work *w, struct outrider_error *err)
     outrider__pg_arg_int8(&a, w->place.number);
     outrider__pg_arg_int8(&a, w->xmin);
     add_names(w, &a);
+    outrider__pg_arg_str(&a, strbuf_cstr(&w->published));
     return run(w, &sql, &a, "cannot save the cursor", NULL, err);
 }
 
@@ -535,6 +539,7 @@ int outrider__pg_store_slot_adopt(struct store *base, const struct slot_adoption
 {
     struct adoption_work w = {.s = pg_store_of(base), .o = o};
     outrider__strbuf_init(&w.names, SQL_CAP);
+    outrider__strbuf_init(&w.published, SQL_CAP);
     int rc = prepare(w.s, err);
     if (rc == 0)
         rc = lock_pipeline(&w, err);
@@ -553,5 +558,6 @@ int outrider__pg_store_slot_adopt(struct store *base, const struct slot_adoption
     if (rc == 0)
         report(&w, ret_report);
     outrider__strbuf_release(&w.names);
+    outrider__strbuf_release(&w.published);
     return rc;
 }
