@@ -89,6 +89,27 @@ class Adopted(AdoptTest):
         self.once()
         self.assertEqual(self.delivered_labels(), ["a"])
 
+    def test_a_publication_that_is_made_anew_after_the_adoption_is_told(self):
+        self.make_theirs()
+        self.adopt()
+        self.owner("DROP PUBLICATION dbz_publication")
+        self.commit_event("meanwhile")
+        self.publish()
+        self.assertRegex(self.once(code=1).err, "publication dbz_publication was made anew or altered")
+        self.run_outrider("slot", "drop", "--db", self.owner_url, "--name", self.name)
+        self.run_outrider("resync", "--db", self.owner_url, "--name", self.name)
+        self.once("--set", "source.publication=dbz_publication")
+        self.assertEqual(self.delivered_labels(), ["meanwhile"])
+
+    def test_another_publication_than_the_one_of_the_adoption_is_refused(self):
+        self.make_theirs()
+        self.adopt()
+        self.owner("CREATE PUBLICATION later FOR TABLE outbox")
+        self.commit_event("a")
+        self.assertRegex(self.once("--set", "source.publication=later", code=1).err, "publication later was made anew or altered")
+        self.once()
+        self.assertEqual(self.delivered_labels(), ["a"])
+
     def test_status_shows_the_slot_and_nothing_pending_from_before_it(self):
         self.commit_event("published")
         self.make_theirs()
