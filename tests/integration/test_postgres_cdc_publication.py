@@ -114,7 +114,7 @@ class Changed:
                 self.refused()
                 self.delivers_all()
 
-    def test_an_end_in_order_just_after_the_change_does_not_settle_what_is_missing(self):
+    def test_a_relay_that_ends_in_order_just_after_the_change(self):
         for name, (out, back) in CHANGES.items():
             with self.subTest(name):
                 relay = self.relay()
