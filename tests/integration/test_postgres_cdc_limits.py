@@ -153,6 +153,18 @@ class Partitions(CdcTest):
                          before, "one was dropped, one was made")
         self.stop_relay(relay)
 
+    def test_several_that_keep_partitions_up_at_once_do_not_fail(self):
+        sessions = [self.owner_session() for _ in range(4)]
+        for session in sessions:
+            self.addCleanup(session.close)
+        for _ in range(40):
+            self.owner("DO $$ DECLARE t regclass; BEGIN FOR t IN SELECT inhrelid FROM pg_inherits WHERE inhparent = "
+                       "'outbox'::regclass LOOP EXECUTE format('DROP TABLE %s', t); END LOOP; END $$")
+            for session in sessions:
+                session.start("SELECT outbox_partitions(now() - interval '1 day')")
+            for session in sessions:
+                session.wait()
+
     def nudge(self):
         """Upkeep is called every half a minute; the function is the same."""
         self.owner("SELECT outbox_partitions(now() - interval '1 day')")

@@ -23,7 +23,8 @@ BEGIN
             EXECUTE format('CREATE TABLE %I (LIKE outbox INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', name);
             EXECUTE format('ALTER TABLE outbox ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name,
                 start AT TIME ZONE 'UTC', (start + interval '1 @UNIT@') AT TIME ZONE 'UTC');
-        EXCEPTION WHEN lock_not_available OR check_violation OR duplicate_table OR invalid_object_definition THEN
+        EXCEPTION WHEN lock_not_available OR check_violation OR duplicate_table OR duplicate_object OR unique_violation
+                OR invalid_object_definition THEN
             NULL;
         END;
     END LOOP;
