@@ -25,7 +25,7 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     n_failed += m->err != RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* The relay's own: src/sink/kafka_config.c. */
+/* The relay's own: src/sink/kafka/config.c. */
 static rd_kafka_t *producer(const char *brokers)
 {
     static const char *const settings[][2] = {

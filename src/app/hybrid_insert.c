@@ -17,9 +17,9 @@
 #include <stdlib.h>
 
 #include "app/hybrid.h"
-#include "postgres/client.h"
-#include "postgres/client_session.h"
-#include "postgres/wire.h"
+#include "postgres/client/client.h"
+#include "postgres/client/session.h"
+#include "postgres/wire/wire.h"
 
 /* The columns that are needed, the right to read what (2) reads, and the payload's type. */
 static const char sql_suits[] =

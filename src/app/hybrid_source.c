@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "app/hybrid.h"
-#include "postgres/conn.h"
+#include "postgres/wire/conn.h"
 
 static const char sql_setup[] =
     "SELECT current_database() || '/' || coalesce(to_regclass('outbox')::oid::text, ''), "

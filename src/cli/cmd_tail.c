@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "cli/out.h"
-#include "sink/log_reader.h"
+#include "sink/file/reader.h"
 
 struct tail {
     struct log_reader *reader;

@@ -14,8 +14,8 @@
 #include "sink/builtin.h"
 
 #include "core/config.h"
-#include "sink/file_flusher.h"
-#include "sink/file_line.h"
+#include "sink/file/flusher.h"
+#include "sink/file/line.h"
 
 #include <errno.h>
 #include <limits.h>

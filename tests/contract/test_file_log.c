@@ -2,7 +2,7 @@
 /* What the event log of `file:` promises beyond the contract of every sink. */
 #include "contract/sink_contract.h"
 #include "sink/builtin.h"
-#include "sink/log_reader.h"
+#include "sink/file/reader.h"
 
 #include <dirent.h>
 #include <fcntl.h>

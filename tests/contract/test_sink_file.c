@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "contract/sink_contract.h"
 #include "sink/builtin.h"
-#include "sink/log_reader.h"
+#include "sink/file/reader.h"
 
 #include <signal.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include "base/strbuf.h"
 #include "contract/sink_contract.h"
 
-#include "sink/kafka.h"
+#include "sink/kafka/kafka.h"
 
 #include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
  * proven elsewhere, with a real broker; here it is who is told what.
  */
 #include "contract/sink_contract.h"
-#include "sink/kafka.h"
+#include "sink/kafka/kafka.h"
 
 #include <librdkafka/rdkafka_mock.h>
 #include <poll.h>

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sink/file_tail.h"
-#include "sink/log_reader.h"
+#include "sink/file/tail.h"
+#include "sink/file/reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "postgres/cdc_decode.h"
+#include "postgres/cdc/decode.h"
 
 /* One column has two roles, and there is none for others. */
 static const struct cdc_outbox adopted = {

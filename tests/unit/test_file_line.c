@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "sink/file_line.h"
+#include "sink/file/line.h"
 
 static void check_line(const struct delivery *d, const char *expected)
 {

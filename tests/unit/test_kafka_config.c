@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/options.h"
-#include "sink/kafka.h"
+#include "sink/kafka/kafka.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

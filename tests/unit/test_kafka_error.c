@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "sink/kafka.h"
+#include "sink/kafka/kafka.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "sink/log_reader.h"
+#include "sink/file/reader.h"
 
 static char root[256];
 

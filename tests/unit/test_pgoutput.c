@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/strbuf.h"
-#include "postgres/cdc_decode.h"
-#include "postgres/wire.h"
+#include "postgres/cdc/decode.h"
+#include "postgres/wire/wire.h"
 
 #define OID 16400u
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "postgres/client.h"
+#include "postgres/client/client.h"
 
 #define RETRY OUTRIDER_RETRY
 #define STOP OUTRIDER_STOP

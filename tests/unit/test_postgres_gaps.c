@@ -3,7 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 
-#include "postgres/gaps.h"
+#include "postgres/poll_log/gaps.h"
 
 #include <cmocka.h>
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "core/options.h"
-#include "postgres/map.h"
+#include "postgres/adopt/map.h"
 
 static struct arena arena;
 static struct pipeline_config config;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "core/options.h"
-#include "postgres/adopt.h"
+#include "postgres/adopt/adopt.h"
 
 static struct arena arena;
 static struct pipeline_config config;

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "postgres/cdc.h"
-#include "postgres/source.h"
+#include "postgres/cdc/cdc.h"
+#include "postgres/shared/source.h"
 #include "support/pg_fixture.h"
 #include "support/pg_server.h"
 

@@ -2,7 +2,7 @@
 #include <pg_config.h>
 
 #include "core/module.h"
-#include "postgres.h"
+#include "postgres/postgres.h"
 
 OUTRIDER_MODULE = {
     .name = "postgres",

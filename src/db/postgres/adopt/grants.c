@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* init: the rights of role outrider_relay on tables that are not ours, column by column. */
+#include "postgres/adopt/adopt.h"
+#include "postgres/store/store.h"
+
+/* A comment of one line, whatever stands in it. */
+static void remark(struct strbuf *sql, const char *text)
+{
+    strbuf_append_str(sql, "-- ");
+    for (const char *p = text; *p != '\0'; p++)
+        strbuf_append_char(sql, *p == '\n' || *p == '\r' ? ' ' : *p);
+    strbuf_append_char(sql, '\n');
+}
+
+static void grant(const struct adopted *a, const struct pipeline_config *config, struct strbuf *sql)
+{
+    struct map_needs needs;
+    const char *prefix = a->is_owned ? "" : "--   ";
+    outrider__map_needs(&a->map, config, &needs);
+    if (!a->is_owned)
+        outrider__strbuf_appendf(sql, "-- This user does not own %s; its owner runs:\n", a->outbox);
+    outrider__strbuf_appendf(sql, "%sGRANT USAGE ON SCHEMA %s TO outrider_relay;\n%s", prefix,
+                             a->schema, prefix);
+    outrider__map_grant(&a->map, &needs, "outrider_relay", sql);
+    strbuf_append_str(sql, ";\n");
+}
+
+/* A table that cannot be understood gets no rights: whoever wants our own tables beside
+ * it, or the inbox, gets these all the same. */
+int outrider__pg_adopted_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err)
+{
+    for (size_t i = 0; i < outrider__pg_adopted_count(s); i++) {
+        struct outrider_error why;
+        struct arena arena;
+        struct adopted a = {0};
+        outrider__arena_init(&arena, 16384);
+        if (outrider__pg_adopted_columns(s, i, &arena, &a, &why) < 0)
+            remark(sql, why.message);
+        else if (!a.is_ours)
+            grant(&a, s->config, sql);
+        outrider__arena_release(&arena);
+    }
+    return sql->failed ? outrider__fail_nomem(err) : 0;
+}

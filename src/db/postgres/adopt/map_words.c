@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "postgres/adopt/map_words.h"
+
+#include <stdio.h>
+
+bool outrider__vocabulary_has(const struct vocabulary *v, const char *word)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (strcmp(v->words[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* char(n) is filled up with spaces that are no part of the word. */
+static void add(struct vocabulary *v, const struct map_column *status, const char *word)
+{
+    char text[MAP_VALUE_SIZE];
+    size_t n = strlen(word);
+    while (strcmp(status->type, "bpchar") == 0 && n > 0 && word[n - 1] == ' ')
+        n--;
+    if (n == 0 || n >= sizeof text || v->n == VOCABULARY_MAX)
+        return;
+    (void)snprintf(text, sizeof text, "%.*s", (int)n, word);
+    if (!outrider__vocabulary_has(v, text))
+        memcpy(v->words[v->n++], text, sizeof text);
+}
+
+/* Reads a 'literal' that begins at *p, and moves *p behind it. False: it is too long. */
+static bool read_literal(const char **p, char value[static MAP_VALUE_SIZE])
+{
+    const char *q = *p + 1;
+    size_t n = 0;
+    bool fits = true;
+    for (; *q != '\0' && (*q != '\'' || q[1] == '\''); q++) {
+        q += *q == '\'';
+        fits = n + 1 < MAP_VALUE_SIZE;
+        if (fits)
+            value[n++] = *q;
+    }
+    value[n] = '\0';
+    *p = *q == '\0' ? q : q + 1;
+    return fits;
+}
+
+/* Every 'literal' in a piece of SQL: CHECK (status = ANY (ARRAY['a'::text, 'b'::text])). */
+static void add_literals(struct vocabulary *v, const struct map_column *status, const char *sql)
+{
+    char value[MAP_VALUE_SIZE];
+    for (const char *p = strchr(sql, '\''); p != NULL; p = strchr(p, '\''))
+        if (read_literal(&p, value))
+            add(v, status, value);
+}
+
+/* Outside of literals. */
+static bool says(const char *sql, const char *what)
+{
+    bool is_quoted = false;
+    for (const char *p = sql; *p != '\0'; p++) {
+        is_quoted ^= *p == '\'';
+        if (!is_quoted && strncmp(p, what, strlen(what)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* status = ANY (...), status = 'a' OR ...; but not status <> '', length(status) > 3. */
+static bool is_list(const char *check)
+{
+    return (says(check, "= ") || says(check, " IN (")) && !says(check, "<>") &&
+           !says(check, "<=") && !says(check, ">=") && strchr(check, '\'') != NULL;
+}
+
+/* upper(status): then the words are not those of the column. */
+static bool calls_function(const char *check)
+{
+    for (const char *p = strchr(check, '('); p != NULL; p = strchr(p + 1, '('))
+        if (p > check && ((p[-1] >= 'a' && p[-1] <= 'z') || p[-1] == '"' || p[-1] == '_'))
+            return true;
+    return false;
+}
+
+void outrider__vocabulary_bound(struct vocabulary *v, const struct map_column *status)
+{
+    if (status->kind == KIND_ENUM) {
+        for (size_t i = 0; i < status->all.n; i++)
+            add(v, status, status->all.items[i]);
+        v->is_bound = v->is_exact = true;
+        return;
+    }
+    if (status->check == NULL || !is_list(status->check))
+        return;
+    add_literals(v, status, status->check);
+    v->is_bound = v->n > 0;
+    v->is_exact = v->is_bound && !calls_function(status->check);
+}
+
+/* A condition on this column and no other: WHERE status = 'PENDING'. */
+static bool is_plain(const char *condition)
+{
+    return !says(condition, " AND ") && !says(condition, " OR ");
+}
+
+void outrider__vocabulary_seen(struct vocabulary *v, const struct map_column *status)
+{
+    if (v->is_bound)
+        return;
+    for (size_t i = 0; i < status->conditions.n; i++)
+        if (is_plain(status->conditions.items[i]))
+            add_literals(v, status, status->conditions.items[i]);
+    for (size_t i = 0; i < status->all.n; i++)
+        add(v, status, status->all.items[i]);
+}
+
+void outrider__vocabulary_default(const struct map_column *status,
+                                  char ret_word[static MAP_VALUE_SIZE])
+{
+    const char *p = status->initial;
+    char value[MAP_VALUE_SIZE];
+    struct vocabulary v = {0};
+    ret_word[0] = '\0';
+    if (p == NULL || *p != '\'' || !read_literal(&p, value))
+        return;
+    if (*p != '\0' && strncmp(p, "::", 2) != 0)
+        return;
+    if (strpbrk(p, "'|") != NULL) /* 'a'::text || 'b'::text */
+        return;
+    add(&v, status, value);
+    if (v.n > 0)
+        memcpy(ret_word, v.words[0], MAP_VALUE_SIZE);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Times of an adopted table, which may be numbers (map.epoch), and what stands in a
+ * column that says nothing. A column is compared with a time of its own form, so that
+ * an index on it serves.
+ */
+#include "postgres/adopt/adopt.h"
+
+/* The years 1 and 9999: beyond them a number is "always" or "never", and the server
+ * must not fail on it. Nanoseconds end in 2262 anyway. */
+static const struct {
+    const char *low, *high, *unit, *per_second;
+} epochs[] = {
+    [EPOCH_S] = {"-62135596800", "253402300799", "1 second", "1"},
+    [EPOCH_MS] = {"-62135596800000", "253402300799000", "1 millisecond", "1000"},
+    [EPOCH_US] = {"-62135596800000000", "253402300799000000", "1 microsecond", "1000000"},
+    [EPOCH_NS] = {"-9223372036854775807", "9223372036854775807", "1 microsecond", "1000000000"},
+};
+
+static bool is_number(const struct adopted *a, enum column_role role)
+{
+    return a->map.columns[role]->kind == KIND_INTEGER;
+}
+
+void outrider__pg_sql_time(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                           const char *alias)
+{
+    struct strbuf column;
+    outrider__strbuf_init(&column, 1024);
+    outrider__pg_sql_column(&column, a, role, alias);
+    outrider__pg_sql_time_of(sql, a, role, strbuf_cstr(&column));
+    sql->failed |= column.failed;
+    outrider__strbuf_release(&column);
+}
+
+void outrider__pg_sql_time_of(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                              const char *value)
+{
+    int epoch = a->map.epoch;
+    if (!is_number(a, role))
+        outrider__strbuf_appendf(sql, "%s::timestamptz", value);
+    else
+        outrider__strbuf_appendf(sql,
+                                 "(timestamptz 'epoch' + (CASE WHEN %s > %s THEN %s WHEN %s < %s "
+                                 "THEN %s ELSE %s END)::int8%s * interval '%s')",
+                                 value, epochs[epoch].high, epochs[epoch].high, value,
+                                 epochs[epoch].low, epochs[epoch].low, value,
+                                 epoch == EPOCH_NS ? " / 1000" : "", epochs[epoch].unit);
+}
+
+void outrider__pg_sql_stamp(struct strbuf *sql, const struct adopted *a, enum column_role role,
+                            const char *when)
+{
+    if (!is_number(a, role))
+        strbuf_append_str(sql, when);
+    else
+        outrider__strbuf_appendf(sql, "floor(extract(epoch FROM (%s)) * %s)::int8", when,
+                                 epochs[a->map.epoch].per_second);
+}
+
+void outrider__pg_sql_nothing(struct strbuf *sql, const struct adopted *a, enum column_role role)
+{
+    const struct map_column *c = a->map.columns[role];
+    if (!c->is_not_null)
+        strbuf_append_str(sql, "NULL");
+    else if (role == ROLE_LOCKED_AT) /* a lease that ended long ago */
+        outrider__pg_sql_stamp(sql, a, role, "timestamptz 'epoch'");
+    else if (outrider__map_is_time(role))
+        outrider__pg_sql_stamp(sql, a, role, "now()");
+    else
+        strbuf_append_str(sql, c->initial != NULL ? "DEFAULT" : "''");
+}

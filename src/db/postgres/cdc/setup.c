@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What mode cdc needs of the server, and what to say where it is missing: one
+ * sentence each, with the statement that mends it. All but wal_level can be
+ * mended while the relay waits.
+ */
+#include <stdio.h>
+
+#include "postgres/cdc/cdc.h"
+
+/* A slot's name takes small letters, digits and underscores only, and up to 63 of them;
+ * eight are for the suffix of the temporary slot on the way back to polling. A publication
+ * belongs to one database, so the plain name is free there unless an older cursor has it. */
+void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table)
+{
+    outrider__strbuf_appendf(
+        sql,
+        "n AS MATERIALIZED (SELECT coalesce(k.slot, '') AS slot, coalesce(k.publication, '') AS "
+        "adopted, k.created_at, CASE WHEN $1::text "
+        "~ '^[a-z0-9_]{1,46}$' AND $2::text LIKE 'public.%%' THEN 'outrider_' || $1::text END AS "
+        "plain, left('outrider_' || regexp_replace(lower($1::text), '[^a-z0-9]', '_', 'g'), 37) || "
+        "'_' || lpad(to_hex(hashtextextended(current_database() || '/' || $2::text || '/' || "
+        "$1::text, 0)), 16, '0') AS hashed FROM (SELECT 1) one LEFT JOIN %s k ON k.pipeline = "
+        "$1::text AND k.outbox = $2::text), f AS MATERIALIZED (SELECT n.*, CASE WHEN n.plain IS "
+        "NULL OR EXISTS (SELECT FROM %s j WHERE j.slot = n.plain AND (j.pipeline, j.outbox) <> "
+        "($1::text, $2::text)) OR EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = "
+        "n.plain AND r.database IS DISTINCT FROM current_database()) THEN n.hashed ELSE n.plain "
+        "END AS name FROM n), m AS MATERIALIZED (SELECT f.slot, f.name, CASE WHEN "
+        "f.adopted <> '' THEN f.adopted WHEN EXISTS (SELECT "
+        "FROM pg_publication p WHERE p.pubname = coalesce(nullif(f.slot, ''), f.name)) THEN "
+        "coalesce(nullif(f.slot, ''), f.name) WHEN f.plain IS NULL OR EXISTS (SELECT FROM %s j "
+        "WHERE j.pipeline = $1::text AND j.outbox <> $2::text AND j.slot <> '' AND (j.created_at, "
+        "j.outbox) < (f.created_at, $2::text)) THEN f.hashed ELSE f.plain END AS publication FROM "
+        "f)",
+        cursor_table, cursor_table, cursor_table);
+}
+
+static void copy(char *to, size_t size, const PGresult *r, int col)
+{
+    (void)snprintf(to, size, "%s", outrider__pg_get_str(r, 0, col));
+}
+
+void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
+{
+    int i = 0;
+    *f = (struct cdc_facts){0};
+    if (PQntuples(r) != 1)
+        return;
+    copy(f->wal_level, sizeof f->wal_level, r, i++);
+    copy(f->user, sizeof f->user, r, i++);
+    f->may_replicate = outrider__pg_get_bool(r, 0, i++);
+    f->may_publish = outrider__pg_get_bool(r, 0, i++);
+    f->sender_timeout_us = outrider__pg_get_int(r, 0, i++, 60000) * 1000;
+    f->max_slots = outrider__pg_get_int(r, 0, i++, 0);
+    f->n_slots = outrider__pg_get_int(r, 0, i++, 0);
+    f->max_senders = outrider__pg_get_int(r, 0, i++, 0);
+    f->n_senders = outrider__pg_get_int(r, 0, i++, 0);
+    f->has_publication = outrider__pg_get_bool(r, 0, i++);
+    f->publication_fits = outrider__pg_get_bool(r, 0, i++);
+    f->is_filtered = outrider__pg_get_bool(r, 0, i++);
+    f->has_slot = outrider__pg_get_bool(r, 0, i++);
+    f->is_elsewhere = outrider__pg_get_bool(r, 0, i++);
+    copy(f->slot_database, sizeof f->slot_database, r, i++);
+    f->is_foreign = outrider__pg_get_bool(r, 0, i++);
+    f->is_lost = outrider__pg_get_bool(r, 0, i++);
+    f->slot_pid = outrider__pg_get_int(r, 0, i++, 0);
+    f->is_binary = outrider__pg_get_bool(r, 0, i++);
+    f->has_failover = outrider__pg_get_bool(r, 0, i++);
+    f->is_published = outrider__pg_get_bool(r, 0, i++);
+}
+
+static int check_publication(const struct pg_source *s, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    const struct cdc_facts *f = &c->facts;
+    if (!f->has_publication && !f->may_publish)
+        return outrider__fail(
+            err, OUTRIDER_AUTH, OUTRIDER_RETRY,
+            "there is no publication %s, and role %s may not make it; the owner of the table runs: "
+            "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
+            "publish_via_partition_root = true)",
+            c->publication, f->user, c->publication, strbuf_cstr(&c->tables.names));
+    if (f->has_publication && (!f->publication_fits || f->is_filtered))
+        return outrider__fail(
+            err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
+            "publication %s does not publish all inserts into %s; its owner runs: ALTER "
+            "PUBLICATION %s SET (publish = 'insert', publish_via_partition_root = true); ALTER "
+            "PUBLICATION %s SET TABLE %s",
+            c->publication, strbuf_cstr(&c->tables.names), c->publication, c->publication,
+            strbuf_cstr(&c->tables.names));
+    return 0;
+}
+
+int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    const struct cdc_facts *f = &c->facts;
+    if (strcmp(f->wal_level, "logical") != 0)
+        return outrider__fail(
+            err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+            "wal_level is %s, and mode cdc needs logical; a superuser runs: ALTER "
+            "SYSTEM SET wal_level = 'logical'; then the server is restarted",
+            f->wal_level);
+    if (!f->may_replicate)
+        return outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_RETRY,
+                              "role %s may not replicate, and mode cdc needs that; a superuser "
+                              "runs: ALTER ROLE %s REPLICATION",
+                              f->user, f->user);
+    if (f->has_slot && !c->owns_slot)
+        return outrider__fail(
+            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+            "replication slot %s is there, and no pipeline of this database owns the slot: what "
+            "the slot holds would be lost; if nobody needs the slot: outrider slot drop --name %s",
+            c->slot, s->config->name);
+    if (!c->owns_slot)
+        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY,
+                              "replication slot %s was there a moment ago, and no pipeline of this "
+                              "database owns the slot",
+                              c->slot);
+    if (f->has_slot && (f->is_elsewhere || f->is_foreign))
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "replication slot %s belongs to %s%s: slots have one namespace for "
+                              "the whole server; give this pipeline another --name",
+                              c->slot, f->is_elsewhere ? "database " : "another program",
+                              f->is_elsewhere ? f->slot_database : "");
+    if (!f->has_slot && f->n_slots >= f->max_slots)
+        return outrider__fail(
+            err, OUTRIDER_UNSUPPORTED, OUTRIDER_RETRY,
+            "all %lld replication slots of the server are taken; drop one that is not wanted "
+            "(SELECT pg_drop_replication_slot('name')), or: ALTER SYSTEM SET "
+            "max_replication_slots = %lld; and restart the server",
+            (long long)f->max_slots, (long long)f->max_slots + 10);
+    if (f->n_senders >= f->max_senders)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_RETRY,
+                              "all %lld senders of the server are in use; ALTER SYSTEM SET "
+                              "max_wal_senders = %lld; and restart the server",
+                              (long long)f->max_senders, (long long)f->max_senders + 10);
+    return check_publication(s, err);
+}
+
+/* The pipeline is in mode cdc: its slot must be there, and whole. */
+int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *err)
+{
+    const struct cdc_source *c = s->cdc;
+    if (c->facts.has_slot && !c->facts.is_lost)
+        return 0;
+    return outrider__fail(
+        err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+        "replication slot %s %s: what was committed since %X/%X is missing in the stream; run "
+        "`outrider resync --name %s`, which delivers (again) what %s still holds",
+        c->slot,
+        c->facts.is_lost ? "was invalidated by the server (it fell behind by more than "
+                           "max_slot_wal_keep_size)"
+                         : "is gone (dropped, or the server failed over to one without it)",
+        (unsigned)(c->done_lsn >> 32), (unsigned)c->done_lsn, s->config->name,
+        strbuf_cstr(&c->tables.names));
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rows from before the slot, by their seqs, in ascending order. They are
+ * committed and never change, so no snapshot need be held open for them.
+ */
+#include "base/failpoint.h"
+#include "postgres/cdc/cdc.h"
+
+#define RANGES_AT_ONCE 256
+
+struct portion {
+    int64_t limit;
+    size_t first, n; /* ranges */
+};
+
+static struct portion choose(const struct pg_source *s, const struct batch *b)
+{
+    const struct cdc_source *c = s->cdc;
+    struct portion p = {.limit = (int64_t)b->capacity};
+    if (c->sweep_was_large)
+        p.limit = outrider__pg_large_rows(s->config, p.limit);
+    while (p.first < c->sweep.n && c->sweep.items[p.first].high <= c->swept)
+        p.first++;
+    p.n = c->sweep.n - p.first;
+    if (p.n > RANGES_AT_ONCE)
+        p.n = RANGES_AT_ONCE;
+    return p;
+}
+
+static int on_rows(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    struct cdc_source *c = cdc_of(s);
+    struct batch *b = op->op->batch;
+    struct portion p = choose(s, b);
+    const PGresult *r = results[0];
+    struct event_bounds max = outrider__event_bounds(s->config);
+    bool was_large = false;
+    int i;
+    (void)n;
+    for (i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
+        bool is_large = outrider__pg_row_is_large(r, i, 0);
+        was_large |= is_large;
+        if (is_large && !c->sweep_was_large)
+            break;
+        struct event *e = outrider__pg_row(b, r, i, 0, &max);
+        if (e == NULL)
+            return outrider__fail_nomem(err);
+        c->swept = e->seq;
+    }
+    /* All of these ranges were seen: seqs without a row are gone by clean-up. */
+    if (i == PQntuples(r) && i < p.limit)
+        c->swept = c->sweep.items[p.first + p.n - 1].high;
+    c->sweep_was_large = was_large;
+    b->position = c->swept;
+    s->base.ready = true;
+    return outrider__cdc_hand_on(s, op, err);
+}
+
+int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    struct portion p = choose(s, op->op->batch);
+    struct pg_args *a = &c->args;
+    if (p.n == 0) {
+        s->base.ready = false; /* the stream follows once this is settled */
+        pg_op_done(op);
+        return 0;
+    }
+    int errno_value = FAILPOINT("cdc.sweep");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot read the outbox");
+    c->fetch_op = op;
+    outrider__pg_args_clear(a);
+    outrider__pg_array_begin(a, PG_INT8);
+    for (size_t i = 0; i < p.n; i++) {
+        int64_t low = c->sweep.items[p.first + i].low;
+        outrider__pg_array_int8(a, low > c->swept ? low : c->swept + 1);
+    }
+    outrider__pg_array_end(a);
+    outrider__pg_arg_int8(a, p.limit);
+    outrider__pg_arg_bounds(a, s->config, c->sweep_was_large);
+    outrider__pg_array_begin(a, PG_INT8);
+    for (size_t i = 0; i < p.n; i++)
+        outrider__pg_array_int8(a, c->sweep.items[p.first + i].high);
+    outrider__pg_array_end(a);
+    return outrider__pg_request(&s->conn, &c->st[CDC_READ_ROWS], a, on_rows, op, err);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SQL for the columns of an event, each within a bound, so that the memory for a
+ * result is bounded before the server is asked for it (libpq takes it in whole).
+ *
+ *  (1) A usual read takes whole batches of usual rows. A row with a larger column
+ *      ends it, and the next read takes few rows of any size. So the sizes of rows
+ *      need not be added up on the server.
+ *  (2) A column above its bound is not sent: payload is NULL, headers are '!' (which
+ *      is no JSON), of another text come its first EVENT_TEXT_CUT characters, or
+ *      bytes where the column is of bytes.
+ *  (3) A usual read does not say how large it is: EV_SIZE is 1 wherever there is a
+ *      payload. A read that is exact does, in EV_SIZE and EV_LARGE.
+ */
+#ifndef POSTGRES_COLUMNS_H
+#define POSTGRES_COLUMNS_H
+
+#include "core/config.h"
+#include "postgres/wire/wire.h"
+
+#define PG_USUAL_PAYLOAD 8192
+#define PG_USUAL_HEADERS 8192
+#define PG_USUAL_TEXT 1000 /* less than any text that was cut: see outrider__pg_row_is_large */
+#define PG_LARGE_BYTES (5LL << 20)
+
+/* An anchor is the beginning of an id, as outrider__text_cut() leaves it. */
+#define PG_ANCHOR_OF(id) "left(" id "::text, 1024)"
+_Static_assert(EVENT_TEXT_CUT == 1024, "PG_ANCHOR_OF");
+
+/* Bounds as SQL: expressions of type int8, and of bool. */
+struct pg_bounds {
+    char payload[32], headers[32], text[32];
+    char is_exact[40];
+};
+
+/* From an argument that outrider__pg_arg_bounds() adds. */
+struct pg_bounds outrider__pg_bounds_of(int argument);
+void outrider__pg_arg_bounds(struct pg_args *a, const struct pipeline_config *config,
+                             bool is_large);
+/* As numbers, for a statement that does one or the other. */
+struct pg_bounds outrider__pg_bounds_fixed(const struct pipeline_config *config, bool is_large);
+/* How many rows a large read may take, at most `most`. */
+int64_t outrider__pg_large_rows(const struct pipeline_config *config, int64_t most);
+
+/* A column of headers as text, or bytes as they are; b NULL: of any size. */
+void outrider__pg_sql_headers(struct strbuf *sql, Oid type, const char *column,
+                              const struct pg_bounds *b);
+/* A text; `value` is SQL of type text, or of bytea. */
+void outrider__pg_sql_text(struct strbuf *sql, const char *value, bool is_bytes,
+                           const struct pg_bounds *b);
+/* EV_SIZE, for a payload of which `size` is the SQL. */
+void outrider__pg_sql_size(struct strbuf *sql, const char *column, const char *size,
+                           const struct pg_bounds *b);
+/* EV_LARGE: begin, one call a column with SQL for its size, end. */
+void outrider__pg_sql_large_begin(struct strbuf *sql, const struct pg_bounds *b);
+void outrider__pg_sql_large_column(struct strbuf *sql, const char *name, const char *size,
+                                   const char *most);
+void outrider__pg_sql_large_end(struct strbuf *sql);
+
+/* All columns of an event of the log, which is `o`. anchor: SQL for the seq of a row of
+ * which payload and headers are not asked for, or NULL. */
+struct pg_catalog;
+void outrider__pg_sql_log_event(struct strbuf *sql, const struct pg_catalog *cat,
+                                const struct pg_bounds *b, const char *anchor);
+
+/* Whether the row is not a usual one: a usual read has left something of it out, or a
+ * large one has met something that a usual one would leave out. */
+bool outrider__pg_row_is_large(const PGresult *r, int row, int first);
+
+#endif

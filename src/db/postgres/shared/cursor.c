@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include "postgres/shared/cursor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_letter_fn *letter)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, PG_SQL_CAP);
+    for (const char *p = template; *p != '\0'; p++) {
+        if (*p != '$' || p[1] < 'A') {
+            strbuf_append_char(&sql, *p);
+            continue;
+        }
+        switch (*++p) {
+        case 'T':
+            strbuf_append_str(&sql, s->cat.table);
+            break;
+        case 'S':
+            strbuf_append_str(&sql, s->cat.sequence);
+            break;
+        case 'K':
+            strbuf_append_str(&sql, s->cat.cursor_table);
+            break;
+        default:
+            letter(&sql, *p, s);
+        }
+    }
+    if (sql.failed)
+        outrider__strbuf_release(&sql);
+    return sql.data;
+}
+
+void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a)
+{
+    outrider__pg_args_clear(a);
+    outrider__pg_arg_str(a, s->config->name);
+    outrider__pg_arg_str(a, s->cat.table);
+}
+
+static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
+{
+    const char *mine = s->config->sink_identity;
+    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
+                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
+                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
+                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
+                          s->config->name, stored, mine, mine, s->config->name);
+}
+
+int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int sink_column,
+                              int pid_column, struct outrider_error *err)
+{
+    if (PQntuples(r) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "the cursor of pipeline '%s' vanished", s->config->name);
+    if (outrider__pg_get_int(r, 0, pid_column, 0) != s->cat.backend_pid)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "a pooler hands the relay's statements to several sessions; connect "
+                              "to the server itself, or use the pooler's session mode");
+    return check_sink(s, outrider__pg_get_str(r, 0, sink_column), err);
+}
+
+int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mode,
+                                      struct outrider_error *err)
+{
+    if (strcmp(mode, "adopting") != 0)
+        return 0;
+    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
+                          "`outrider slot adopt` for pipeline '%s' was begun and did not end; run "
+                          "the command again, or give up: outrider slot drop --name %s",
+                          s->config->name, s->config->name);
+}
+
+static const char *policy(const struct pg_source *s)
+{
+    return s->config->retry.on_dead == ON_DEAD_BLOCK ? "block" : "skip";
+}
+
+bool outrider__pg_cursor_other_policy(const struct pg_source *s, const char *stored)
+{
+    return strcmp(stored, policy(s)) != 0;
+}
+
+int outrider__pg_cursor_add_take(struct pg_source *s, struct pg_statement *take,
+                                 struct pg_parked *parked, struct pg_args *a, int64_t epoch,
+                                 bool is_other_policy, struct outrider_error *err)
+{
+    const char *sink = s->config->sink_identity;
+    outrider__pg_cursor_args(s, a);
+    outrider__pg_arg_int8(a, epoch);
+    outrider__pg_arg_str(a, sink != NULL ? sink : "");
+    outrider__pg_arg_str(a, policy(s));
+    outrider__pg_arg_int8(a, s->cat.system_id);
+    outrider__pg_arg_int4(a, s->cat.timeline);
+    if (outrider__pg_request_add(&s->conn, take, a, err) < 0)
+        return -1;
+    return is_other_policy ? outrider__pg_parked_add_mend(parked, &s->conn, s->now.wall_us, err)
+                           : 0;
+}
+
+int outrider__pg_cursor_taken(const struct pg_source *s, const PGresult *r,
+                              struct pg_cursor *ret_cursor, struct outrider_error *err)
+{
+    if (PQntuples(r) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "another relay took over pipeline '%s'", s->config->name);
+    ret_cursor->epoch = outrider__pg_get_int(r, 0, 0, 0);
+    ret_cursor->tid = outrider__pg_get_tid(r, 0, 1);
+    return 0;
+}
+
+struct pg_tally outrider__pg_tally(const struct batch *b)
+{
+    struct pg_tally t = {0};
+    for (; t.n < b->n_settle; t.n++) {
+        enum outcome outcome = b->events[t.n].outcome;
+        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
+            break;
+        if (b->events[t.n].seq > t.last_seq)
+            t.last_seq = b->events[t.n].seq;
+        t.delivered += outcome == OUTCOME_DELIVERED;
+        t.expired += outcome == OUTCOME_EXPIRED;
+        t.skipped += outcome == OUTCOME_SKIPPED;
+        t.dead += outcome == OUTCOME_DEAD;
+    }
+    return t;
+}
+
+void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const struct pg_tally *t,
+                                const struct pg_cursor *cursor)
+{
+    outrider__pg_arg_time(a, now_wall_us);
+    outrider__pg_arg_int8(a, t->delivered);
+    outrider__pg_arg_int8(a, t->expired);
+    outrider__pg_arg_int8(a, t->skipped);
+    outrider__pg_arg_int8(a, t->dead);
+    outrider__pg_arg_tid(a, cursor->tid);
+}
+
+static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    (void)n;
+    if (outrider__pg_parked_fill(s->config, op->op->batch, results[0], err) < 0)
+        return -1;
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    pg_op_done(op);
+    return 0;
+}
+
+int outrider__pg_cursor_fetch_parked(struct pg_source *s, struct pg_parked *parked,
+                                     struct pg_op *op, struct outrider_error *err)
+{
+    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
+        outrider__pg_parked_add_fetch(parked, &s->conn, op->op->batch, op->op->now_wall_us, err) <
+            0 ||
+        outrider__pg_parked_add_due(parked, &s->conn, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+int outrider__pg_next_range(const char **text, int64_t *ret_low, int64_t *ret_high)
+{
+    const char *p = strchr(*text, '[');
+    char *end;
+    if (p == NULL)
+        return 0;
+    int64_t low = strtoll(p + 1, &end, 10);
+    int64_t high = low - 1;
+    if (end[0] == ',' && end[1] == ')') { /* no end: what follows the highest number has none */
+        high = INT64_MAX;
+        end++;
+    } else if (*end == ',') {
+        high = strtoll(end + 1, &end, 10) - 1;
+    }
+    if (*end != ')' || high < low)
+        return -1;
+    *ret_low = low;
+    *ret_high = high;
+    *text = end;
+    return 1;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pipeline's row in outrider_cursor, for the layouts that keep a position in
+ * it (log, cdc): enrolling, checking, taking it over, and what every save of it
+ * has in common.
+ *
+ *  (1) A layout's statements are templates: $T is the outbox, $S its sequence,
+ *      $K the cursor table; other letters are the layout's own. $1 and $2 are
+ *      the pipeline and the outbox's name in whatever concerns the cursor.
+ *  (2) Taking over raises the epoch. PG_SAVE_SQL fails, and its transaction
+ *      with it, when the epoch is not ours any more: nobody settles without it.
+ */
+#ifndef POSTGRES_CURSOR_H
+#define POSTGRES_CURSOR_H
+
+#include "postgres/shared/source.h"
+
+#define PG_SQL_CAP 32768
+
+#define PG_ENROL_SQL                                                                       \
+    "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, outbox) DO " \
+    "NOTHING"
+
+#define PG_TAKE_SQL                                                                       \
+    "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, timeline " \
+    "= $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING epoch, ctid"
+
+/*
+ * $3 is the epoch, $4 to $6 are the layout's own, $7 to $12 are what
+ * outrider__pg_cursor_totals() adds; sets: the layout's own assignments. By the
+ * remembered row version where it is still the right one: while an old snapshot
+ * is held, the way over the key leads past all dead versions.
+ */
+#define PG_SAVE_SETS(sets)                                                                   \
+    sets ", settled_at = coalesce($7, settled_at), delivered_total = delivered_total + $8, " \
+         "expired_total = expired_total + $9, skipped_total = skipped_total + $10, "         \
+         "dead_total = dead_total + $11"
+#define PG_SAVE_SQL(sets)                                                                   \
+    "WITH a AS (UPDATE $K k SET " PG_SAVE_SETS(                                             \
+        sets) " WHERE k.ctid = $12 AND k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 " \
+              "RETURNING k.ctid), b AS (UPDATE $K k SET " PG_SAVE_SETS(                     \
+                  sets) " WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND "    \
+                        "NOT EXISTS (SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid "  \
+                        "FROM a UNION ALL SELECT ctid FROM b) SELECT (SELECT ctid FROM c)," \
+                        " 1 / (SELECT count(*) FROM c)"
+
+struct pg_cursor {
+    int64_t epoch;
+    uint64_t tid; /* the row's version that was written last */
+};
+
+/* Appends what a layout's own letter stands for. */
+typedef void pg_letter_fn(struct strbuf *sql, char letter, const struct pg_source *s);
+/* The text is the caller's; NULL: no memory. */
+char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_letter_fn *letter);
+
+/* Begins the arguments with the pipeline and the outbox. */
+void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a);
+/* The row is there, is read on our own session, and belongs to our sink. */
+int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int sink_column,
+                              int pid_column, struct outrider_error *err);
+/* Whether `outrider slot adopt` came to its end: what it began is not to be read. */
+int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mode,
+                                      struct outrider_error *err);
+/* Whether the pipeline ran under another on_dead before. */
+bool outrider__pg_cursor_other_policy(const struct pg_source *s, const char *stored);
+/* Adds the take-over, and mends the lanes where the policy is another one. */
+int outrider__pg_cursor_add_take(struct pg_source *s, struct pg_statement *take,
+                                 struct pg_parked *parked, struct pg_args *a, int64_t epoch,
+                                 bool is_other_policy, struct outrider_error *err);
+/* The first result of that request. */
+int outrider__pg_cursor_taken(const struct pg_source *s, const PGresult *r,
+                              struct pg_cursor *ret_cursor, struct outrider_error *err);
+
+/* What a settle covers. */
+struct pg_tally {
+    int64_t delivered, expired, skipped, dead;
+    size_t n;         /* events, from the front */
+    int64_t last_seq; /* the highest of them */
+};
+
+/* The position never passes an event that has no outcome; parked rows stand alone. */
+struct pg_tally outrider__pg_tally(const struct batch *b);
+/* Arguments $7 to $12. */
+void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const struct pg_tally *t,
+                                const struct pg_cursor *cursor);
+
+/* SOURCE_FETCH_PARKED, from start to done. */
+int outrider__pg_cursor_fetch_parked(struct pg_source *s, struct pg_parked *parked,
+                                     struct pg_op *op, struct outrider_error *err);
+
+/* "{[1,4),[7,)}", as the server writes it: gives the next range, both ends
+ * included, and moves *text behind it. 0: none is left; negative: no such text. */
+int outrider__pg_next_range(const char **text, int64_t *ret_low, int64_t *ret_high);
+
+#endif

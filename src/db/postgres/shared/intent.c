@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+#include "postgres/shared/intent.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "postgres/adopt/adopt.h"
+#include "base/failpoint.h"
+#include "core/intent.h"
+#include "postgres/shared/source.h"
+
+#define BODY_MAX ((size_t)1 << 29)
+#define SQL_CAP 4096
+
+/* The pipeline's tables, from the names as the user wrote them. */
+#define MINE(arg)                                                                              \
+    "(SELECT coalesce(array_agg(format('%I.%I', n.nspname, c.relname)), '{}') FROM "           \
+    "unnest($" arg "::text[]) AS u(name) JOIN pg_class c ON c.oid = to_regclass(u.name) JOIN " \
+    "pg_namespace n ON n.oid = c.relnamespace)"
+/* Rows of this name that are not this pipeline's, but have tables of it: (3). Of a row
+ * without an outbox it is not known (schema_upgrade.sql). */
+#define OTHERS(arg)                                                                               \
+    " FROM $I o WHERE o.pipeline = $1 AND o.outbox <> $2 AND (o.outbox = '' OR o.identity <> '' " \
+    "AND o.tables && " MINE(arg) ")"
+
+/* $I is the table. A statement that finds another epoch divides by zero. */
+static const char *const templates[INTENT_STATEMENTS] = {
+    [INTENT_LOCK] = "SELECT pg_advisory_xact_lock(hashtextextended('outrider/intent/' || $1, 0))",
+    [INTENT_OTHERS] = "SELECT o.outbox, o.body IS NOT NULL, array_to_string(o.tables, ', ')" OTHERS(
+        "3") " ORDER BY 2 DESC LIMIT 1",
+    [INTENT_TAKE] =
+        "INSERT INTO $I AS i (pipeline, outbox, identity, tables) SELECT $1, $2, $4, " MINE(
+            "3") " "
+                 "WHERE NOT EXISTS (SELECT" OTHERS(
+                     "3") ") ON CONFLICT (pipeline, outbox) DO UPDATE SET "
+                          "epoch = i.epoch + 1, identity = $4, tables = excluded.tables RETURNING "
+                          "epoch, no, stamp, "
+                          "body IS NOT NULL",
+    [INTENT_PENDING] =
+        "SELECT o.outbox, o.body IS NOT NULL, o.identity <> '' FROM $I o WHERE o.pipeline = $1 AND "
+        "(o.outbox IN ('', $2) OR o.tables && " MINE("3") ") ORDER BY 2 DESC, 3 DESC LIMIT 1",
+    [INTENT_LEAVE] = "UPDATE $I o SET identity = '' WHERE o.pipeline = $1 AND (o.outbox = $2 OR "
+                     "o.tables && " MINE("3") ") AND o.body IS NULL",
+    [INTENT_SAVE] = "WITH u AS (UPDATE $I SET no = $4, stamp = $5, body = $6 WHERE pipeline = $1 "
+                    "AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) FROM "
+                    "u)",
+    [INTENT_BODY] = "SELECT body FROM $I WHERE pipeline = $1 AND outbox = $2 AND epoch = $3",
+    [INTENT_EPOCH] = "SELECT 1 / (SELECT count(*) FROM $I WHERE pipeline = $1 AND outbox = $2 AND "
+                     "epoch = $3)",
+};
+
+static const char *const purposes[INTENT_STATEMENTS] = {
+    [INTENT_LOCK] = "cannot lock outrider_intent",
+    [INTENT_OTHERS] = "cannot read outrider_intent",
+    [INTENT_TAKE] = "cannot take over outrider_intent",
+    [INTENT_PENDING] = "cannot read outrider_intent",
+    [INTENT_LEAVE] = "cannot change outrider_intent",
+    [INTENT_SAVE] = "cannot save an intent",
+    [INTENT_BODY] = "cannot read the intent",
+    [INTENT_EPOCH] = "cannot read outrider_intent",
+};
+
+static char *expand(const char *template, const char *table)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, SQL_CAP);
+    for (const char *p = template; *p != '\0'; p++) {
+        if (p[0] == '$' && p[1] == 'I')
+            strbuf_append_str(&sql, table);
+        else
+            strbuf_append_char(&sql, *p);
+        p += p[0] == '$' && p[1] == 'I';
+    }
+    if (sql.failed)
+        outrider__strbuf_release(&sql);
+    return sql.data;
+}
+
+static int prepare(struct pg_source *s, struct outrider_error *err)
+{
+    struct pg_intent *x = &s->intent;
+    outrider__pg_args_init(&x->args);
+    (void)snprintf(x->table, sizeof x->table, "%.200s.outrider_intent", s->cat.companion_schema);
+    for (int i = 0; i < INTENT_STATEMENTS; i++) {
+        x->sql[i] = expand(templates[i], x->table);
+        if (x->sql[i] == NULL)
+            return outrider__fail_nomem(err);
+        x->st[i] = (struct pg_statement){.sql = x->sql[i],
+                                         .what = purposes[i],
+                                         .purpose = i == INTENT_SAVE ? PG_SETTLES : PG_READS};
+    }
+    return 0;
+}
+
+void outrider__pg_intent_release(struct pg_source *s)
+{
+    struct pg_intent *x = &s->intent;
+    for (int i = 0; i < INTENT_STATEMENTS; i++)
+        free(x->sql[i]);
+    if (x->is_asked)
+        outrider__pg_args_release(&x->args);
+    if (x->has_recalled)
+        outrider__batch_release(&x->recalled);
+    *x = (struct pg_intent){0};
+}
+
+static struct pg_args *args_begin(struct pg_source *s)
+{
+    struct pg_args *a = &s->intent.args;
+    outrider__pg_args_clear(a);
+    outrider__pg_arg_str(a, s->config->name);
+    outrider__pg_arg_str(a, s->cat.table);
+    return a;
+}
+
+/* The same and the names of the pipeline's tables. */
+static struct pg_args *args_with_tables(struct pg_source *s)
+{
+    const struct string_list *tables = &s->config->source.tables;
+    struct pg_args *a = args_begin(s);
+    outrider__pg_array_begin(a, PG_TEXT);
+    for (size_t i = 0; i < tables->n; i++)
+        outrider__pg_array_text(a, bytes_str(tables->items[i]));
+    if (tables->n == 0)
+        outrider__pg_array_text(a, bytes_str(s->cat.table));
+    outrider__pg_array_end(a);
+    return a;
+}
+
+static void write_condition(char *ret, size_t size, const char *pipeline, const char *outbox)
+{
+    struct strbuf text;
+    outrider__strbuf_init(&text, 2048);
+    strbuf_append_str(&text, "pipeline = ");
+    outrider__pg_sql_literal(&text, pipeline);
+    strbuf_append_str(&text, " AND outbox = ");
+    outrider__pg_sql_literal(&text, outbox);
+    (void)snprintf(ret, size, "%s", strbuf_cstr(&text));
+    outrider__strbuf_release(&text);
+}
+
+static void name_it(struct pg_source *s)
+{
+    struct source *base = &s->base;
+    (void)snprintf(base->identity, sizeof base->identity, "postgresql:%lld/%.63s/%s/%.63s",
+                   (long long)s->cat.system_id, PQdb(s->conn.pg), s->cat.table, s->config->name);
+    write_condition(base->intent_row, sizeof base->intent_row, s->config->name, s->cat.table);
+}
+
+static void taken(struct pg_source *s)
+{
+    s->intent.is_taken = true;
+    s->base.active = true;
+    s->base.wake_us = s->now.mono_us;
+}
+
+/* Contract (3). */
+static int fail_others(const struct pg_source *s, const PGresult *r, struct outrider_error *err)
+{
+    const char *outbox = outrider__pg_get_str(r, 0, 0), *name = s->config->name;
+    char row[512];
+    write_condition(row, sizeof row, name, outbox);
+    if (outrider__pg_get_bool(r, 0, 1))
+        return outrider__fail(
+            err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+            "pipeline '%s' ran with exactly_once on the tables %s and was killed: whether its last "
+            "transaction was committed is not known here; run it once more with these tables in "
+            "this order, or, if events may be published twice: DELETE FROM %s WHERE %s",
+            name, outrider__pg_get_str(r, 0, 2), s->intent.table, row);
+    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                          "pipeline '%s' publishes the tables %s exactly once, %s first; name the "
+                          "same tables with %s first, or give this pipeline another --name, or, if "
+                          "no relay runs with these tables any more: DELETE FROM %s WHERE %s",
+                          name, outrider__pg_get_str(r, 0, 2), outbox, outbox, s->intent.table,
+                          row);
+}
+
+static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    const PGresult *r = results[n - 1];
+    if (PQntuples(results[n - 2]) > 0)
+        return fail_others(s, results[n - 2], err);
+    s->intent.epoch = outrider__pg_get_int(r, 0, 0, 0);
+    s->base.saved = (struct commit_mark){.no = (uint64_t)outrider__pg_get_int(r, 0, 1, 0),
+                                         .stamp = (uint64_t)outrider__pg_get_int(r, 0, 2, 0)};
+    s->base.has_intent = outrider__pg_get_bool(r, 0, 3);
+    taken(s);
+    return 0;
+}
+
+static int on_left(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    (void)err;
+    taken(ctx);
+    return 0;
+}
+
+static int on_pending(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    const PGresult *r = results[0];
+    bool has_row = PQntuples(r) == 1;
+    char row[512];
+    (void)n;
+    if (!has_row || !outrider__pg_get_bool(r, 0, 1)) {
+        /* Whoever cannot publish beside exactly_once may from now on: see app/hybrid.h. */
+        if (has_row && outrider__pg_get_bool(r, 0, 2))
+            return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_with_tables(s),
+                                        on_left, s, err);
+        taken(s);
+        return 0;
+    }
+    write_condition(row, sizeof row, s->config->name, outrider__pg_get_str(r, 0, 0));
+    return outrider__fail(
+        err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+        "pipeline '%s' ran with exactly_once and was killed: whether its last transaction was "
+        "committed is not known here; run it once more with exactly_once, or, if events may be "
+        "published twice: UPDATE %s SET body = NULL WHERE %s",
+        s->config->name, s->intent.table, row);
+}
+
+static int ask(struct pg_source *s, struct outrider_error *err)
+{
+    struct pg_intent *x = &s->intent;
+    if (!s->config->exactly_once)
+        return outrider__pg_request(&s->conn, &x->st[INTENT_PENDING], args_with_tables(s),
+                                    on_pending, s, err);
+    name_it(s);
+    outrider__pg_args_clear(&x->args);
+    outrider__pg_arg_str(&x->args, s->config->name);
+    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &x->st[INTENT_LOCK], &x->args, err) < 0 ||
+        outrider__pg_request_add(&s->conn, &x->st[INTENT_OTHERS], args_with_tables(s), err) < 0)
+        return -1;
+    struct pg_args *a = args_with_tables(s);
+    outrider__pg_arg_str(a, s->base.identity);
+    if (outrider__pg_request_add(&s->conn, &x->st[INTENT_TAKE], a, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err)
+{
+    struct pg_intent *x = &s->intent;
+    if (x->is_asked)
+        return 0;
+    if (s->config->replay) {
+        taken(s);
+        return 0;
+    }
+    if (prepare(s, err) < 0)
+        return -1;
+    x->is_asked = true;
+    return ask(s, err);
+}
+
+static int add_row(struct pg_source *s, struct commit_mark p, struct bytes body,
+                   struct outrider_error *err)
+{
+    struct pg_args *a = args_begin(s);
+    outrider__pg_arg_int8(a, s->intent.epoch);
+    outrider__pg_arg_int8(a, (int64_t)p.no);
+    outrider__pg_arg_int8(a, (int64_t)p.stamp);
+    if (bytes_is_null(body))
+        outrider__pg_arg_null(a, PG_BYTEA);
+    else
+        outrider__pg_arg_bytea(a, body);
+    return outrider__pg_request_add(&s->conn, &s->intent.st[INTENT_SAVE], a, err);
+}
+
+int outrider__pg_intent_add(struct pg_source *s, const struct pg_op *op, struct outrider_error *err)
+{
+    const struct source_op *o = op->op;
+    if (o->kind == SOURCE_RECALL)
+        return add_row(s, o->progress, BYTES_NULL, err);
+    if (o->kind != SOURCE_INTENT)
+        return 0;
+    if (o->intent == NULL)
+        return add_row(s, s->base.saved, BYTES_NULL, err);
+    struct strbuf own, body;
+    outrider__strbuf_init(&own, BODY_MAX);
+    outrider__strbuf_init(&body, BODY_MAX);
+    /* What is removed when it is published is named one by one. */
+    bool removes = s->config->source.after_publish == AFTER_PUBLISH_DELETE;
+    unsigned flags = s->layout->intent_flags | (removes ? INTENT_EACH : 0U);
+    int r = s->layout->own_write(s, o->intent, &own, err);
+    if (r == 0)
+        r = outrider__intent_write(o->intent, flags, strbuf_bytes(&own), &body, err);
+    if (r == 0)
+        r = add_row(s, o->progress, strbuf_bytes(&body), err);
+    outrider__strbuf_release(&own);
+    outrider__strbuf_release(&body);
+    return r;
+}
+
+static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    (void)err;
+    pg_op_done(ctx);
+    return 0;
+}
+
+/* Nothing to settle: the row alone. */
+static int save_row(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    if (outrider__pg_request_begin(&s->conn, on_saved, op, err) < 0 ||
+        outrider__pg_intent_add(s, op, err) < 0)
+        return -1;
+    return outrider__pg_request_end(&s->conn, err);
+}
+
+static int on_body(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_op *op = ctx;
+    struct pg_source *s = op->source;
+    struct pg_intent *x = &s->intent;
+    struct bytes own;
+    (void)n;
+    if (PQntuples(results[0]) != 1)
+        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
+                              "another relay took over pipeline '%s'", s->config->name);
+    if (outrider__intent_read(outrider__pg_get_bytes(results[0], 0, 0), &x->recalled, &own, err) <
+        0)
+        return -1;
+    x->has_recalled = true;
+    if (s->layout->own_read(s, &x->recalled, own, err) < 0)
+        return -1;
+    op->op->batch = &x->recalled;
+    return s->layout->start(s, op, err);
+}
+
+static int recall(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    struct pg_intent *x = &s->intent;
+    const struct source *base = &s->base;
+    struct commit_mark p = op->op->progress;
+    bool applies = base->has_intent && progress_is(p, base->saved);
+    bool drops = base->has_intent && p.no + 1 == base->saved.no;
+    if (drops && !applies)
+        return save_row(s, op, err);
+    struct pg_args *a = args_begin(s);
+    outrider__pg_arg_int8(a, x->epoch);
+    if (applies)
+        return outrider__pg_request(&s->conn, &x->st[INTENT_BODY], a, on_body, op, err);
+    return outrider__pg_request(&s->conn, &x->st[INTENT_EPOCH], a, on_saved, op, err);
+}
+
+int outrider__pg_intent_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+{
+    int errno_value = FAILPOINT("intent.before_begin");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot save an intent");
+    if (op->op->kind == SOURCE_RECALL)
+        return recall(s, op, err);
+    return op->op->batch != NULL ? s->layout->start(s, op, err) : save_row(s, op, err);
+}
+
+void outrider__pg_intent_done(struct pg_source *s, const struct pg_op *op)
+{
+    const struct source_op *o = op->op;
+    struct source *base = &s->base;
+    bool fits = base->has_intent &&
+                (progress_is(o->progress, base->saved) || o->progress.no + 1 == base->saved.no);
+    if (o->kind == SOURCE_INTENT) {
+        base->has_intent = o->intent != NULL;
+        if (o->intent != NULL)
+            base->saved = o->progress;
+    } else if (fits) {
+        base->has_intent = false;
+        base->saved = o->progress;
+    }
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT */
+/* The PostgreSQL source: its life from connecting to being active. */
+#include "postgres/shared/source.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/failpoint.h"
+#include "base/url.h"
+#include "postgres/client/client.h"
+#include "postgres/postgres.h"
+#include "postgres/poll_status/status.h"
+
+static const struct pg_layout *const layouts[] = {
+    &outrider__pg_layout_cdc, &outrider__pg_layout_status, &outrider__pg_layout_log};
+
+void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(s->base.warning, sizeof s->base.warning, fmt, ap);
+    va_end(ap);
+    s->base.warnings++;
+}
+
+static const char *table_of(const struct pipeline_config *config)
+{
+    return config->source.tables.n > 0 ? config->source.tables.items[0] : "outbox";
+}
+
+static void describe(struct pg_source *s)
+{
+    struct arena arena;
+    struct bytes text = BYTES_NULL;
+    outrider__arena_init(&arena, 1024);
+    if (outrider__url_redact(bytes_str(s->config->source.url), &arena, &text) == 0)
+        (void)snprintf(s->base.description, sizeof s->base.description, "%.*s", (int)text.len,
+                       text.data);
+    outrider__arena_release(&arena);
+}
+
+static int pg_open(struct source *base, const struct pipeline_config *config, struct instant now,
+                   struct outrider_error *err)
+{
+    struct pg_source *s = pg_source_of(base);
+    s->config = config;
+    s->now = now;
+    s->started_us = now.mono_us;
+    base->parked_due_us = CLOCK_NEVER;
+    describe(s);
+    int errno_value = FAILPOINT("postgres.open");
+    if (errno_value != 0)
+        return outrider__fail_errno(err, errno_value, "cannot open the source");
+    outrider__pg_durable_init(&s->durable);
+    s->phase = PHASE_CONNECT;
+    base->wake_us = now.mono_us;
+    return outrider__pg_connect(&s->conn, config->source.url, config->name,
+                                config->source.connect_timeout_us, now, err);
+}
+
+static int choose_layout(struct pg_source *s, struct outrider_error *err)
+{
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        if (!layouts[i]->reads(&s->cat, s->config))
+            continue;
+        s->layout = layouts[i];
+        return 0;
+    }
+    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
+                          "%s is no outbox that can be read: it has neither a sequence nor a mark",
+                          s->cat.table);
+}
+
+static int read_catalog(struct pg_source *s, struct outrider_error *err);
+
+static int on_companions(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    return read_catalog(ctx, err);
+}
+
+/* An adopted table has none of ours beside it at first: they are made, once. */
+static int make_companions(struct pg_source *s, struct outrider_error *err)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, 65536);
+    outrider__pg_adopt_companions_sql(&s->cat, &sql);
+    if (sql.failed) {
+        outrider__strbuf_release(&sql);
+        return outrider__fail_nomem(err);
+    }
+    free(s->companions_sql);
+    s->companions_sql = sql.data;
+    s->st_companions = (struct pg_statement){
+        .sql = sql.data, .what = "cannot make outrider_cursor and outrider_parked (outrider init)"};
+    return outrider__pg_request(&s->conn, &s->st_companions, NULL, on_companions, s, err);
+}
+
+/* Also when somebody else is active: what is wrong is told at once. */
+static int on_guarded(struct pg_source *s, struct outrider_error *err)
+{
+    (void)err;
+    s->phase = PHASE_LOCK;
+    return 0;
+}
+
+static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    struct pg_source *s = ctx;
+    char place[160];
+    (void)n;
+    outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
+    outrider__pg_place(s->conn.pg, place, sizeof place);
+    bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
+    bool is_adopted = outrider__pg_adopt_reads(&s->cat, s->config);
+    if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
+        is_adopted)
+        return make_companions(s, err);
+    if (outrider__pg_catalog_check(&s->cat, place, is_adopted, err) < 0 ||
+        choose_layout(s, err) < 0)
+        return -1;
+    outrider__pg_leader_init(&s->leader, &s->cat, s->config->name);
+    return outrider__pg_guard_begin(s, on_guarded, err);
+}
+
+static int read_catalog(struct pg_source *s, struct outrider_error *err)
+{
+    struct pg_args args;
+    s->st_catalog =
+        (struct pg_statement){.sql = outrider__pg_catalog_sql, .what = "cannot read the catalogue"};
+    outrider__pg_args_init(&args);
+    outrider__pg_arg_str(&args, table_of(s->config));
+    s->phase = PHASE_CATALOG;
+    int rc = outrider__pg_request(&s->conn, &s->st_catalog, &args, on_catalog, s, err);
+    outrider__pg_args_release(&args);
+    return rc;
+}
+
+static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
+{
+    (void)results;
+    (void)n;
+    return read_catalog(ctx, err);
+}
+
+void outrider__pg_source_activate(struct pg_source *s)
+{
+    s->phase = PHASE_ACTIVE;
+    s->base.active = s->intent.is_taken;
+    s->base.ready = true;
+    s->base.waiting_for[0] = '\0';
+    s->base.wake_us = s->now.mono_us; /* intents are asked for next, whoever called this */
+}
+
+static int take_lock(struct pg_source *s, struct outrider_error *err)
+{
+    bool needs_lock = s->layout->needs_lock == NULL || s->layout->needs_lock(s);
+    if (!s->config->replay && needs_lock && !s->leader.is_held) {
+        if (outrider__pg_leader_try(&s->leader, &s->conn, s->now, err) < 0)
+            return -1;
+        (void)snprintf(s->base.waiting_for, sizeof s->base.waiting_for, "%s",
+                       s->leader.waiting_for);
+        s->base.wake_us = s->leader.ask_us;
+        if (!s->leader.is_held)
+            return 0;
+    }
+    s->phase = PHASE_BEGIN;
+    s->base.wake_us = CLOCK_NEVER;
+    return s->layout->begin(s, err);
+}
+
+static int start_op(struct pg_source *s, struct pg_op *slot, struct outrider_error *err)
+{
+    if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
+        return outrider__pg_intent_start(s, slot, err);
+    return s->layout->start(s, slot, err);
+}
+
+/* What came while the layout was changing. */
+static int start_held(struct pg_source *s, struct outrider_error *err)
+{
+    for (size_t i = 0; i < s->n_ops; i++) {
+        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
+        if (!slot->is_held)
+            continue;
+        slot->is_held = false;
+        if (start_op(s, slot, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int tick(struct pg_source *s, struct outrider_error *err)
+{
+    int64_t wake;
+    if (s->layout->tick(s, s->now, err) < 0 || outrider__pg_durable_tick(s, &wake, err) < 0)
+        return -1;
+    if (wake < s->base.wake_us)
+        s->base.wake_us = wake;
+    return 0;
+}
+
+/* One step towards being active, or the layout's own work once it is. */
+static int advance(struct pg_source *s, struct outrider_error *err)
+{
+    switch (s->phase) {
+    case PHASE_CONNECT:
+        s->base.wake_us = s->conn.deadline_us;
+        if (s->conn.state != PG_UP)
+            return 0;
+        s->phase = PHASE_POOLER;
+        return outrider__pg_pooler_begin(&s->pooler, &s->conn, s->config, s->now, err);
+    case PHASE_POOLER:
+        s->base.wake_us = s->pooler.deadline_us;
+        if (outrider__pg_pooler_poll(&s->pooler, s->now, err) < 0)
+            return -1;
+        if (!s->pooler.is_done)
+            return 0;
+        s->phase = PHASE_SESSION;
+        s->base.wake_us = CLOCK_NEVER;
+        return outrider__pg_session(&s->conn, on_session, s, err);
+    case PHASE_LOCK:
+        return take_lock(s, err);
+    case PHASE_BEGIN:
+        return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
+    case PHASE_ACTIVE:
+        if (!s->intent.is_taken) {
+            s->base.wake_us = CLOCK_NEVER;
+            return outrider__pg_intent_take(s, err);
+        }
+        if (start_held(s, err) < 0)
+            return -1;
+        if (!s->config->replay &&
+            outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
+            return -1;
+        return tick(s, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
+    default:
+        return 0;
+    }
+}
+
+static int pg_start(struct source *base, struct source_op *op, struct outrider_error *err)
+{
+    struct pg_source *s = pg_source_of(base);
+    if (!base->active)
+        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is not active",
+                              s->config->name);
+    if (s->n_ops == PG_OPS_MAX)
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
+                              "pipeline '%s' has %d operations of its source under way, and the "
+                              "source takes no more: this is an error of the program",
+                              s->config->name, PG_OPS_MAX);
+    struct pg_op *slot = &s->ops[(s->first_op + s->n_ops) % PG_OPS_MAX];
+    op->may_be_passed = source_op_may_be_passed(op);
+    *slot = (struct pg_op){.source = s, .op = op};
+    s->n_ops++;
+    slot->is_held = s->phase != PHASE_ACTIVE;
+    if (slot->is_held)
+        return 0;
+    base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
+    return start_op(s, slot, err);
+}
+
+/* The first operation that may be given back; a fetch passes settles. */
+static struct pg_op *find_done(struct pg_source *s)
+{
+    for (size_t i = 0; i < s->n_ops; i++) {
+        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
+        if (slot->is_given)
+            continue;
+        bool is_done = slot->is_done && outrider__pg_is_durable(s, slot);
+        if (is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
+            return slot;
+        if (slot->is_held || !slot->op->may_be_passed)
+            return NULL;
+    }
+    return NULL;
+}
+
+static struct source_op *take_done(struct pg_source *s)
+{
+    struct pg_op *slot = find_done(s);
+    if (slot == NULL)
+        return NULL;
+    slot->is_given = true;
+    while (s->n_ops > 0 && s->ops[s->first_op].is_given) {
+        s->first_op = (s->first_op + 1) % PG_OPS_MAX;
+        s->n_ops--;
+    }
+    if (slot->op->kind == SOURCE_SETTLE ||
+        (slot->op->kind == SOURCE_INTENT && slot->op->batch != NULL))
+        s->n_live -= !slot->op->batch->is_parked;
+    if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
+        outrider__pg_intent_done(s, slot);
+    return slot->op;
+}
+
+static int pg_poll(struct source *base, struct instant now, struct source_op **ret_done,
+                   struct outrider_error *err)
+{
+    struct pg_source *s = pg_source_of(base);
+    s->now = now;
+    *ret_done = take_done(s);
+    if (*ret_done != NULL)
+        return 0;
+    if (outrider__pg_poll(&s->conn, now, err) < 0) {
+        base->lost_in_cleanup = s->conn.failed == PG_CLEANS;
+        return s->phase == PHASE_POOLER ? outrider__pg_pooler_failed(&s->pooler, err) : -1;
+    }
+    if (advance(s, err) < 0)
+        return -1;
+    *ret_done = take_done(s);
+    return 0;
+}
+
+static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
+{
+    struct pg_source *s = pg_source_of(base);
+    int n = outrider__pg_fds(&s->conn, ret_fds, max);
+    n += outrider__pg_pooler_fds(&s->pooler, ret_fds + n, max - n);
+    if (s->layout != NULL && s->layout->fds != NULL)
+        n += s->layout->fds(s, ret_fds + n, max - n);
+    return n;
+}
+
+static void pg_draw(struct source *base)
+{
+    struct pg_source *s = pg_source_of(base);
+    if (s->layout != NULL && s->layout->draw != NULL)
+        s->layout->draw(s);
+}
+
+static void pg_close(struct source *base)
+{
+    struct pg_source *s = pg_source_of(base);
+    base->active = base->ready = false;
+    if (s->layout != NULL)
+        s->layout->close(s);
+    s->layout = NULL;
+    outrider__pg_pooler_close(&s->pooler);
+    outrider__pg_intent_release(s);
+    outrider__pg_close(&s->conn);
+    outrider__pg_upkeep_release(&s->upkeep);
+    outrider__pg_guard_release(&s->guard);
+    free(s->companions_sql);
+    s->companions_sql = NULL;
+    s->n_ops = 0;
+}
+
+const struct source_ops outrider__source_postgres = {
+    .scheme = "postgresql",
+    .size = sizeof(struct pg_source),
+    .keeps_intents = true,
+    .open = pg_open,
+    .start = pg_start,
+    .poll = pg_poll,
+    .fds = pg_fds,
+    .draw = pg_draw,
+    .close = pg_close,
+};

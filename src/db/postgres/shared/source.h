@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The PostgreSQL source: source.c leads it through connecting, the catalogue
+ * and the lock, and keeps the queue of operations; a layout does the rest
+ * (log.c: insert-only log with gaps).
+ *
+ *  (1) Operations are given to the layout at once, in the order in which the
+ *      engine starts them; each becomes one or several requests. They are
+ *      given back in that order, when the layout has called pg_op_done.
+ *  (2) All state of a layout dies with the connection: every reconnect is a
+ *      start.
+ */
+#ifndef POSTGRES_SOURCE_H
+#define POSTGRES_SOURCE_H
+
+#include "postgres/wire/catalog.h"
+#include "postgres/shared/columns.h"
+#include "postgres/wire/conn.h"
+#include "core/config.h"
+#include "core/source.h"
+#include "postgres/shared/durable.h"
+#include "postgres/shared/guard.h"
+#include "postgres/shared/intent.h"
+#include "postgres/wire/leader.h"
+#include "postgres/shared/parked.h"
+#include "postgres/wire/pooler.h"
+#include "postgres/shared/upkeep.h"
+
+#define PG_OPS_MAX 32
+
+struct pg_source;
+
+struct pg_op {
+    struct pg_source *source;
+    struct source_op *op;
+    bool is_done;
+    bool is_given; /* back to the engine, ahead of settles that are under way */
+    bool is_held;  /* came while the layout was changing: started when it is active again */
+    int step;      /* the layout's own */
+    /* durable.c only. */
+    bool is_asked;        /* for the server's position, since it was done */
+    uint64_t flushed_lsn; /* the answer: a standby must have this; 0: none yet */
+};
+
+struct pg_layout {
+    const char *name;
+    /* Whether this layout reads such a table. The first that says yes is taken. */
+    bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
+    /* Whether only one relay may be active; NULL: always. begin() may change its
+     * mind: it sets PHASE_LOCK, and is called again when the lock is held. */
+    bool (*needs_lock)(const struct pg_source *s);
+    /* The lock is held: read the cursor, take over, then call
+     * outrider__pg_source_activate(). s->layout_data is the layout's own. */
+    int (*begin)(struct pg_source *s, struct outrider_error *err);
+    /* Sends the operation's first request. */
+    int (*start)(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
+    /* Called from every poll() while active, after results were handled:
+     * probes, deadlines; sets base.wake_us to when it wants to be called. */
+    int (*tick)(struct pg_source *s, struct instant now, struct outrider_error *err);
+    /* The same between begin() and being active. NULL: no need. */
+    int (*prepare)(struct pg_source *s, struct outrider_error *err);
+    /* What to watch beside the connection; returns how many. NULL: nothing. */
+    int (*fds)(struct pg_source *s, struct pollfd *ret_fds, int max);
+    /* As struct source_ops says. NULL: no need. */
+    void (*draw)(struct pg_source *s);
+    void (*close)(struct pg_source *s);
+    /* Exactly once: start() settles op->batch of INTENT and RECALL as it does for
+     * SETTLE, with outrider__pg_intent_add() in the same request. Where a batch
+     * ends is written into its intent, and made into source_data again. */
+    unsigned intent_flags; /* enum intent_flags */
+    int (*own_write)(struct pg_source *s, const struct batch *b, struct strbuf *out,
+                     struct outrider_error *err);
+    int (*own_read)(struct pg_source *s, struct batch *b, struct bytes own,
+                    struct outrider_error *err);
+};
+
+enum pg_source_phase {
+    PHASE_CONNECT,
+    PHASE_POOLER,
+    PHASE_SESSION,
+    PHASE_CATALOG,
+    PHASE_LOCK,
+    PHASE_BEGIN,
+    PHASE_ACTIVE
+};
+
+struct pg_source {
+    struct source base; /* must stay first */
+    const struct pipeline_config *config;
+    enum pg_source_phase phase;
+    struct instant now; /* of the poll() under way */
+    struct pg_conn conn;
+    struct pg_pooler pooler;
+    struct pg_upkeep upkeep;
+    struct pg_guard guard;
+    struct pg_catalog cat;
+    struct pg_leader leader;
+    struct pg_intent intent;
+    struct pg_durable durable;
+    const struct pg_layout *layout;
+    void *layout_data;
+    void *cdc;      /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
+    size_t n_live;  /* batches of new events that were read and are not settled */
+    bool must_mark; /* the layout before was given a mark, and has not reached it */
+    struct pg_statement st_catalog, st_companions;
+    char *companions_sql;         /* owned; where they had to be made */
+    struct pg_op ops[PG_OPS_MAX]; /* a ring */
+    size_t first_op, n_ops;
+    int64_t started_us; /* of connecting */
+};
+
+static inline struct pg_source *pg_source_of(struct source *s)
+{
+    return (struct pg_source *)s;
+}
+
+/* Also of a batch that is not given to the engine yet, because a standby lacks it. */
+static inline void pg_op_done(struct pg_op *op)
+{
+    op->is_done = true;
+    op->source->n_live += op->op->kind == SOURCE_FETCH && op->op->batch->n > 0;
+}
+
+/* The layout is ready: operations are accepted. */
+void outrider__pg_source_activate(struct pg_source *s);
+/* Tells people something that is no error; see struct source. */
+void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+extern const struct pg_layout outrider__pg_layout_log;
+extern const struct pg_layout outrider__pg_layout_cdc;
+/* The log layout found that the pipeline was in mode cdc: from a callback. */
+int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *err);
+/* Mode poll: drops the slot of a move to cdc that was begun and not finished,
+ * because it would fill the server's disk. */
+int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "postgres/store/slot_probe.h"
+
+#include "postgres/adopt/adopt.h"
+#include "postgres/cdc/decode.h"
+
+#define PORTION "1000"
+#define KNOWN_MAX 256
+
+struct probe {
+    const struct probe_tables *tables;
+    const struct slot_offset *offset;
+    uint32_t known[KNOWN_MAX]; /* oids that the server described as tables of ours */
+    size_t n_known;
+    /* The transaction under way. */
+    uint64_t commit_lsn, first_lsn;
+    uint32_t xid;
+    int64_t n_before, n_at; /* events before event_lsn, and at it */
+    bool is_found;
+};
+
+static void on_relation(struct probe *p, struct cdc_reader *r)
+{
+    uint32_t oid = cdc_read_u32(r);
+    struct bytes schema = cdc_read_string(r), table = cdc_read_string(r);
+    if (r->is_short)
+        return;
+    for (size_t i = 0; i < p->tables->n; i++) {
+        const struct probe_table *t = &p->tables->items[i];
+        if (oid != t->oid && !(bytes_eq_str(schema, t->schema) && bytes_eq_str(table, t->name)))
+            continue;
+        p->known[p->n_known++ % KNOWN_MAX] = oid;
+        return;
+    }
+}
+
+static bool is_known(const struct probe *p, uint32_t oid)
+{
+    for (size_t i = 0; i < p->n_known && i < KNOWN_MAX; i++)
+        if (p->known[i] == oid)
+            return true;
+    return false;
+}
+
+static void on_begin(struct probe *p, struct cdc_reader *r)
+{
+    p->commit_lsn = cdc_read_u64(r);
+    (void)cdc_read_u64(r);
+    p->xid = cdc_read_u32(r);
+    p->first_lsn = 0;
+    p->n_before = p->n_at = 0;
+}
+
+static bool is_message_of_ours(struct cdc_reader *r)
+{
+    uint8_t flags = cdc_read_u8(r);
+    (void)cdc_read_u64(r);
+    struct bytes prefix = cdc_read_string(r);
+    return !r->is_short && (flags & 1) && bytes_eq(prefix, BYTES_LIT(CDC_PREFIX));
+}
+
+static void count(struct probe *p, uint64_t lsn)
+{
+    p->n_before += lsn < p->offset->event_lsn;
+    p->n_at += lsn == p->offset->event_lsn;
+}
+
+static void take(struct probe *p, uint64_t lsn, struct bytes data)
+{
+    struct cdc_reader r = cdc_reader_of(data);
+    uint8_t kind = cdc_read_u8(&r);
+    if (kind == 'B') {
+        on_begin(p, &r);
+        return;
+    }
+    if (kind == 'C') {
+        (void)cdc_read_bytes(&r, 9);
+        p->is_found = cdc_read_u64(&r) > p->offset->commit_lsn;
+        return;
+    }
+    if (p->first_lsn == 0 && kind != 'R')
+        p->first_lsn = lsn;
+    if (kind == 'R')
+        on_relation(p, &r);
+    else if ((kind == 'I' && is_known(p, cdc_read_u32(&r))) ||
+             (kind == 'M' && is_message_of_ours(&r)))
+        count(p, lsn);
+}
+
+/* Contract (1) and (2). */
+static struct probe_place decide(const struct probe *p)
+{
+    const struct slot_offset *o = p->offset;
+    struct probe_place place = {.lsn = o->commit_lsn};
+    if (!p->is_found || p->xid != o->xid || o->is_begin)
+        return place;
+    bool may_be_begin = !o->is_sure && p->first_lsn == o->event_lsn;
+    place.is_in_doubt = p->n_at > 1 || (p->n_at == 1 && may_be_begin);
+    int64_t n = p->n_before + (p->n_at == 1 && !may_be_begin);
+    if (n > 0)
+        place = (struct probe_place){p->commit_lsn, n, place.is_in_doubt};
+    return place;
+}
+
+/* The first bytes say what a message is. */
+static int declare(struct pg_store *s, const char *slot, const char *publication,
+                   struct outrider_error *err)
+{
+    struct strbuf sql;
+    outrider__strbuf_init(&sql, 4096);
+    strbuf_append_str(&sql,
+                      "BEGIN; DECLARE outrider_probe BINARY NO SCROLL CURSOR FOR SELECT (lsn - "
+                      "'0/0'::pg_lsn)::int8, substring(data, 1, CASE WHEN get_byte(data, 0) = 73 "
+                      "THEN 5 ELSE 256 END) FROM pg_logical_slot_get_binary_changes(");
+    outrider__pg_sql_literal(&sql, slot);
+    strbuf_append_str(&sql, ", NULL, " PORTION ", 'proto_version', '1', 'messages', 'true', "
+                            "'publication_names', quote_ident(");
+    outrider__pg_sql_literal(&sql, publication);
+    strbuf_append_str(&sql, "))");
+    int rc = sql.failed
+                 ? outrider__fail_nomem(err)
+                 : outrider__pg_store_exec(s, strbuf_cstr(&sql), "cannot read the slot's log", err);
+    outrider__strbuf_release(&sql);
+    return rc;
+}
+
+static int read_portion(struct pg_store *s, struct probe *p, bool *ret_is_empty,
+                        struct outrider_error *err)
+{
+    int n;
+    *ret_is_empty = true;
+    do {
+        PGresult *r = NULL;
+        if (outrider__pg_store_query(s, "FETCH " PORTION " FROM outrider_probe", NULL,
+                                     "cannot read the slot's log", &r, err) < 0)
+            return -1;
+        n = PQntuples(r);
+        for (int i = 0; i < n && !p->is_found; i++)
+            take(p, (uint64_t)outrider__pg_get_int(r, i, 0, 0), outrider__pg_get_bytes(r, i, 1));
+        PQclear(r);
+        *ret_is_empty = *ret_is_empty && n == 0;
+    } while (n > 0 && !p->is_found);
+    return outrider__pg_store_exec(s, "COMMIT", "cannot read the slot's log", err);
+}
+
+int outrider__pg_slot_probe(struct pg_store *s, const char *slot, const char *publication,
+                            const struct probe_tables *tables, const struct slot_offset *offset,
+                            struct probe_place *ret_place, struct outrider_error *err)
+{
+    struct probe p = {.tables = tables, .offset = offset};
+    bool is_empty = false;
+    while (!p.is_found && !is_empty) {
+        if (declare(s, slot, publication, err) < 0 || read_portion(s, &p, &is_empty, err) < 0) {
+            (void)outrider__pg_store_exec(s, "ROLLBACK", "cannot roll back", NULL);
+            return -1;
+        }
+    }
+    *ret_place = decide(&p);
+    return 0;
+}
