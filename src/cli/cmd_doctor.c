@@ -70,7 +70,7 @@ static int try_sink(const struct pipeline_config *c, const struct sink_ops *ops,
     if (s == NULL)
         return outrider__fail_nomem(err);
     s->ops = ops;
-    s->settled = ignore_settled;
+    s->reported = ignore_settled;
     int r = ops->open(s, c, outrider__clock_now(), err);
     if (r == 0)
         r = ops->poll(s, outrider__clock_now(), err);

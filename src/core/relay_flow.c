@@ -405,8 +405,8 @@ void outrider__relay_sink_up(struct relay *r)
     r->sink_failures = 0;
 }
 
-void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
-                             const struct outrider_error *why)
+void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result result,
+                              const struct outrider_error *why)
 {
     struct relay *r = ctx;
     struct event *e = event_of(d);
@@ -506,8 +506,8 @@ void outrider__relay_sink_connect(struct relay *r)
     if (s == NULL)
         return;
     s->ops = r->sink_ops;
-    s->settled = outrider__relay_settled;
-    s->settled_ctx = r;
+    s->reported = outrider__relay_reported;
+    s->reported_ctx = r;
     s->wake_us = CLOCK_NEVER;
     s->identity = relay_is_exact(r) ? r->source->identity : NULL;
     if (s->ops->open(s, &r->config, r->now, &err) < 0) {

@@ -188,8 +188,8 @@ bool outrider__relay_submit(struct relay *r);
 bool outrider__relay_sink_poll(struct relay *r);
 void outrider__relay_sink_connect(struct relay *r);
 void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why);
-void outrider__relay_settled(void *ctx, struct delivery *d, enum sink_result result,
-                             const struct outrider_error *why);
+void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result result,
+                              const struct outrider_error *why);
 bool outrider__relay_sink_check(struct relay *r);
 void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why);
 /* The sink answers, whatever it is that it says. */

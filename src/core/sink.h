@@ -5,7 +5,7 @@
  *
  *  (1) submit() never blocks. It returns how many deliveries it took, from the
  *      front; the rest are offered again. That is all the backpressure there is.
- *  (2) Each delivery taken is reported exactly once through sink->settled, from
+ *  (2) Each delivery taken is reported exactly once through sink->reported, from
  *      poll() only, never from submit().
  *  (3) Bytes live in the batch's arena, which outlives the last report.
  *  (4) close() is legal at any time, also after a failed open(). What was not
@@ -60,9 +60,9 @@ struct sink {
     const struct sink_ops *ops;
     /* Set by the engine before open(). why is NULL for SINK_DELIVERED and must
      * be copied by whoever wants to keep it. */
-    void (*settled)(void *ctx, struct delivery *d, enum sink_result result,
-                    const struct outrider_error *why);
-    void *settled_ctx;
+    void (*reported)(void *ctx, struct delivery *d, enum sink_result result,
+                     const struct outrider_error *why);
+    void *reported_ctx;
     const char *identity; /* exactly once, under this name; NULL: at least once */
     /* Set by the sink in open(). */
     bool wants_headers;    /* deliveries carry headers; otherwise they are not even built */

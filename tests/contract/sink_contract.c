@@ -78,8 +78,8 @@ int rig_open(struct rig *r, struct outrider_error *err)
 {
     memset(r->sink, 0, r->fixture->ops->size);
     r->sink->ops = r->fixture->ops;
-    r->sink->settled = settled;
-    r->sink->settled_ctx = r;
+    r->sink->reported = settled;
+    r->sink->reported_ctx = r;
     r->is_open = true;
     r->sink->identity = r->identity;
     return r->sink->ops->open(r->sink, &r->config, outrider__clock_now(), err);

@@ -279,7 +279,7 @@ static struct sink *another_sink(const struct rig *r, const char *identity)
     struct outrider_error err = {0};
     struct sink *s = calloc(1, r->fixture->ops->size);
     assert_non_null(s);
-    *s = (struct sink){.ops = r->fixture->ops, .settled = is_not_reported, .identity = identity};
+    *s = (struct sink){.ops = r->fixture->ops, .reported = is_not_reported, .identity = identity};
     if (s->ops->open(s, &r->config, outrider__clock_now(), &err) < 0)
         fail_msg("open: %s", err.message);
     return s;

@@ -117,7 +117,7 @@ static void report(struct sim_sink *me, size_t at, enum sink_result result)
                 (const char *[]){"delivered", "down", "retry", "dead", "stop", "untried"}[result]);
     outrider__fail(&err, OUTRIDER_REJECTED, OUTRIDER_RETRY, "simulated");
     me->is_broken |= me->is_exact && result != SINK_DELIVERED;
-    me->base.settled(me->base.settled_ctx, d, result, &err);
+    me->base.reported(me->base.reported_ctx, d, result, &err);
 }
 
 /* Those behind a failed one of the same lane fail as well, at once or when

@@ -70,7 +70,7 @@ int outrider__flusher_start(struct flusher *f, struct sink *s, const struct flus
 void outrider__flusher_stop(struct flusher *f);
 size_t outrider__flusher_submit(struct flusher *f, struct delivery **d, size_t n);
 void outrider__flusher_flush(struct flusher *f);
-/* Reports what is done through sink->settled. */
+/* Reports what is done through sink->reported. */
 void outrider__flusher_report(struct flusher *f);
 int outrider__flusher_fds(struct flusher *f, struct pollfd *ret_fds, int max);
 

@@ -206,7 +206,7 @@ static void delivered(struct kafka_sink *k, struct kafka_session *s, struct kafk
     /* A transaction begins anew with all of it: one by one is the only way to the end. */
     if (t->is_careful && t->window < WINDOW_MAX && !s->is_exact)
         t->window *= 2;
-    k->base.settled(k->base.settled_ctx, r->d, SINK_DELIVERED, NULL);
+    k->base.reported(k->base.reported_ctx, r->d, SINK_DELIVERED, NULL);
 }
 
 static void failed(struct kafka_sink *k, struct kafka_record *r, rd_kafka_resp_err_t err)
@@ -231,7 +231,7 @@ static void failed(struct kafka_sink *k, struct kafka_record *r, rd_kafka_resp_e
         t->is_careful = false; /* found */
     k->exact.n_verdicts += result == SINK_RETRY || result == SINK_DEAD || t->is_careful;
     outrider__kafka_explain(v, err, t->name, &why);
-    k->base.settled(k->base.settled_ctx, r->d, result, &why);
+    k->base.reported(k->base.reported_ctx, r->d, result, &why);
 }
 
 void outrider__kafka_returned(struct kafka_sink *k, struct kafka_session *s, struct kafka_record *r,
@@ -257,7 +257,7 @@ static void tell_verdicts(struct kafka_sink *k)
     struct kafka_record *r;
     outrider__fail_nomem(&unknown);
     while ((r = kafka_pop(&k->verdicts)) != NULL) {
-        k->base.settled(k->base.settled_ctx, r->d, r->result, r->why != NULL ? r->why : &unknown);
+        k->base.reported(k->base.reported_ctx, r->d, r->result, r->why != NULL ? r->why : &unknown);
         outrider__kafka_record_free(k, r);
     }
 }
