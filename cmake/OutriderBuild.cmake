@@ -57,7 +57,8 @@ function(outrider_module name)
     install(TARGETS outrider_module_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/outrider)
 endfunction()
 
-# SQL lives in .sql files; this makes a C string of one: sql_<name> in <name>.sql.h
+# SQL lives in .sql files; <name>.sql.h has a C string for each block "-- name: x" of
+# <name>.sql (sql_x), or one for a file without blocks (sql_<name>).
 function(outrider_embed_sql target)
     foreach(file ${ARGN})
         get_filename_component(name "${file}" NAME_WE)
