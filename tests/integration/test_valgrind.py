@@ -9,8 +9,8 @@ import unittest
 import variants
 
 SOAK = os.environ.get("OUTRIDER_SOAK", "") not in ("", "0")
-TESTS = ("unit_sqlite_writer", "unit_sqlite_inbox", "unit_sqlite_client", "unit_app_relay", "unit_postgres_writer")
-MORE = ("unit_postgres_session", "unit_postgres_inbox", "unit_postgres_hybrid")
+TESTS = ("server_sqlite_writer", "server_sqlite_inbox", "server_sqlite_client", "server_app_relay", "server_postgres_writer")
+MORE = ("server_postgres_session", "server_postgres_inbox", "server_postgres_hybrid")
 
 
 class Valgrind(unittest.TestCase):

@@ -250,28 +250,6 @@ static void null_unsets_what_has_no_default(void **state)
     assert_string_equal(file.pipelines[0].headers.event_id, "");
 }
 
-static void a_file_is_read_and_a_missing_one_named(void **state)
-{
-    (void)state;
-    char path[] = "/tmp/outrider-config-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    static const char text[] = "source: {url: 'sqlite:a.db'}\n";
-    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
-    assert_int_equal(outrider__config_load(path, &file, NULL, &err), 0);
-    assert_string_equal(file.pipelines[0].source.url, "sqlite:a.db");
-    outrider__config_release(&file);
-    assert_int_equal(ftruncate(fd, CONFIG_FILE_MAX + 1), 0);
-    assert_int_equal(outrider__config_load(path, &file, NULL, &err), -1);
-    assert_non_null(strstr(err.message, "larger than 1 MiB"));
-    (void)close(fd);
-    (void)unlink(path);
-    assert_int_equal(outrider__config_load(path, &file, NULL, &err), -1);
-    assert_non_null(strstr(err.message, path));
-    assert_int_equal(outrider__config_load("/tmp", &file, NULL, &err), -1);
-    assert_non_null(strstr(err.message, "/tmp"));
-}
-
 static void nothing_given_is_one_pipeline_of_defaults(void **state)
 {
     (void)state;
@@ -320,53 +298,6 @@ static void the_sample_file_is_a_configuration_with_every_default(void **state)
     outrider__strbuf_release(&text);
 }
 
-static void write_file(const char *path, struct bytes text)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text.data, 1, text.len, f), text.len);
-    assert_int_equal(fclose(f), 0);
-}
-
-static bool file_is(const char *path, struct bytes text)
-{
-    char *have = malloc(text.len + 1);
-    FILE *f = fopen(path, "r");
-    bool same = f != NULL && have != NULL && fread(have, 1, text.len + 1, f) == text.len &&
-                memcmp(have, text.data, text.len) == 0;
-    if (f != NULL)
-        (void)fclose(f);
-    free(have);
-    return same;
-}
-
-/* The files in the repository are what the table says. Made anew by running
- * this test with OUTRIDER_WRITE_GENERATED=1. */
-static void no_generated_file_has_drifted(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *path;
-        void (*render)(struct strbuf *);
-    } files[] = {
-        {SOURCE_DIR "/outrider.sample.yaml", outrider__options_sample_yaml},
-        {SOURCE_DIR "/docs/reference/options.md", outrider__options_markdown},
-    };
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        struct strbuf text;
-        outrider__strbuf_init(&text, 1024 * 1024);
-        files[i].render(&text);
-        if (getenv("OUTRIDER_WRITE_GENERATED") != NULL)
-            write_file(files[i].path, strbuf_bytes(&text));
-        bool same = file_is(files[i].path, strbuf_bytes(&text));
-        outrider__strbuf_release(&text);
-        if (!same)
-            fail_msg("%s is not what the option table says: run this test again with "
-                     "OUTRIDER_WRITE_GENERATED=1",
-                     files[i].path);
-    }
-}
-
 int main(void)
 {
 #define T(name) cmocka_unit_test_teardown(name, drop)
@@ -379,10 +310,8 @@ int main(void)
         T(templates_keep_their_own_variables),
         T(no_secret_stands_in_an_error),
         T(null_unsets_what_has_no_default),
-        T(a_file_is_read_and_a_missing_one_named),
         T(nothing_given_is_one_pipeline_of_defaults),
         T(the_sample_file_is_a_configuration_with_every_default),
-        T(no_generated_file_has_drifted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,10 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/event_json.h"
-#include "cli/lines.h"
 #include "cli/out.h"
 
 #define HEAD "\"aggregate_type\":\"order\",\"aggregate_id\":\"42\",\"event_type\":\"Created\""
@@ -165,48 +163,6 @@ static void base64_comes_back_as_it_was(void **state)
         assert_int_equal(outrider__base64_decode(bytes_str(bad[i]), &arena, &back), -1);
 }
 
-static void lines_come_whole_however_they_are_cut(void **state)
-{
-    char path[] = "/tmp/outrider-lines-XXXXXX";
-    int fd = mkstemp(path);
-    FILE *f = fdopen(fd, "w");
-    struct outrider_error err = {0};
-    struct bytes line;
-    struct lines l;
-    (void)state;
-    for (int i = 0; i < 3000; i++)
-        fprintf(f, "%d:%*s\n", i, i % 97, "");
-    fputs("the last one has no end", f);
-    fclose(f);
-    assert_int_equal(outrider__lines_open(&l, path, 1000, &err), 0);
-    for (int i = 0; i < 3000; i++) {
-        char head[16];
-        int n = snprintf(head, sizeof(head), "%d:", i);
-        assert_int_equal(outrider__lines_next(&l, &line, &err), 1);
-        assert_memory_equal(line.data, head, (size_t)n);
-        assert_int_equal(line.len, n + i % 97);
-        assert_int_equal(l.number, i + 1);
-    }
-    assert_int_equal(outrider__lines_next(&l, &line, &err), 1);
-    assert_true(bytes_eq_str(line, "the last one has no end"));
-    assert_int_equal(outrider__lines_next(&l, &line, &err), 0);
-    outrider__lines_close(&l);
-    unlink(path);
-}
-
-static void a_line_without_an_end_is_refused_in_bounded_memory(void **state)
-{
-    struct outrider_error err = {0};
-    struct bytes line;
-    struct lines l;
-    (void)state;
-    assert_int_equal(outrider__lines_open(&l, "/dev/zero", 100000, &err), 0);
-    assert_int_equal(outrider__lines_next(&l, &line, &err), -1);
-    assert_int_equal(err.code, OUTRIDER_TOO_LARGE);
-    assert_true(l.size < 1000000);
-    outrider__lines_close(&l);
-}
-
 static void a_terminal_gets_no_control_bytes(void **state)
 {
     struct strbuf sb;
@@ -233,8 +189,6 @@ int main(void)
         cmocka_unit_test(text_and_base64_payloads_are_decoded),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(base64_comes_back_as_it_was),
-        cmocka_unit_test(lines_come_whole_however_they_are_cut),
-        cmocka_unit_test(a_line_without_an_end_is_refused_in_bounded_memory),
         cmocka_unit_test(a_terminal_gets_no_control_bytes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
