@@ -393,46 +393,57 @@ static bool is_listed(const char *list, const char *value)
     return strstr(list, word) != NULL;
 }
 
-static int set_source(struct debezium *d, struct outrider_error *err)
+/* What Debezium has and the relay does without. */
+static void warn_of_reading(struct debezium *d)
 {
     const char *plugin = outrider__debezium_get(d, "plugin.name");
-    const char *batch = outrider__debezium_get(d, "max.batch.size");
-    const char *publication = outrider__debezium_get(d, "publication.name");
     const char *slot = outrider__debezium_get(d, "slot.name");
-    const char *snapshot = outrider__debezium_get(d, "snapshot.mode");
-    const char *interval = outrider__debezium_get(d, "poll.interval.ms");
-    const char *failover = outrider__debezium_get(d, "slot.failover");
-    bool has_failover = false;
-    if (set_url(d, err) < 0 || set_tables(d, err) < 0 ||
-        outrider__debezium_set(d, "source.mode", "cdc", err) < 0)
-        return -1;
     if (plugin != NULL && strcmp(plugin, "pgoutput") != 0)
         outrider__debezium_warn(d, "plugin.name: the server's own pgoutput is used, not '%.40s'",
                                 plugin);
+    if (slot != NULL)
+        outrider__debezium_warn(d,
+                                "slot.name: the relay makes a slot of its own; '%.63s' is left "
+                                "alone, and is to be dropped when Debezium is gone",
+                                slot);
+}
+
+/* How PostgreSQL's stream is read. */
+static int set_stream(struct debezium *d, struct outrider_error *err)
+{
+    const char *publication = outrider__debezium_get(d, "publication.name");
+    const char *snapshot = outrider__debezium_get(d, "snapshot.mode");
+    const char *failover = outrider__debezium_get(d, "slot.failover");
+    bool has_failover = false;
     if (publication != NULL && !d->is_mysql &&
         outrider__debezium_set(d, "source.publication", publication, err) < 0)
         return -1;
     if (snapshot != NULL && is_listed(" no_data never ", snapshot) &&
         outrider__debezium_set(d, "source.existing_rows", "skip", err) < 0)
         return -1;
-    if (slot != NULL)
-        outrider__debezium_warn(d,
-                                "slot.name: the relay makes a slot of its own; '%.63s' is left "
-                                "alone, and is to be dropped when Debezium is gone",
-                                slot);
-    if (batch != NULL && outrider__debezium_set(d, "source.batch", batch, err) < 0)
-        return -1;
     if (failover != NULL &&
         outrider__debezium_bool("slot.failover", failover, &has_failover, err) < 0)
         return -1;
-    if (has_failover && outrider__debezium_set(d, "source.slot_failover", "true", err) < 0)
+    return has_failover ? outrider__debezium_set(d, "source.slot_failover", "true", err) : 0;
+}
+
+static int set_source(struct debezium *d, struct outrider_error *err)
+{
+    const char *batch = outrider__debezium_get(d, "max.batch.size");
+    const char *interval = outrider__debezium_get(d, "poll.interval.ms");
+    char text[64];
+    if (set_url(d, err) < 0 || set_tables(d, err) < 0 ||
+        outrider__debezium_set(d, "source.mode", "cdc", err) < 0)
         return -1;
-    if (interval != NULL) {
-        char text[64];
-        (void)snprintf(text, sizeof text, "%.40sms", interval);
-        return outrider__debezium_set(d, "source.poll_interval", text, err);
-    }
-    return 0;
+    warn_of_reading(d);
+    if (set_stream(d, err) < 0)
+        return -1;
+    if (batch != NULL && outrider__debezium_set(d, "source.batch", batch, err) < 0)
+        return -1;
+    if (interval == NULL)
+        return 0;
+    (void)snprintf(text, sizeof text, "%.40sms", interval);
+    return outrider__debezium_set(d, "source.poll_interval", text, err);
 }
 
 /* Kafka Connect's producer, where librdkafka has a property that means the same. */

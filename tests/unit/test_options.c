@@ -161,79 +161,80 @@ static void examples_and_defaults_of_the_design_hold(void **state)
     assert_string_equal(f->config.headers.event_id, "event-id");
 }
 
+static const struct {
+    const char *name, *value, *message;
+} bad_values[] = {
+    {"source.batch", "0",
+     "option 'source.batch': '0' is not a whole number from 1 to 100000, for example '1000'"},
+    {"source.batch", "many",
+     "option 'source.batch': 'many' is not a whole number from 1 to 100000, for example "
+     "'1000'"},
+    {"source.batch", "100001", NULL},
+    {"source.batch", "-1", NULL},
+    {"source.batch", "1.5", NULL},
+    {"source.batch", "", NULL},
+    {"source.batch", "99999999999999999999", NULL},
+    {"poll_interval", "100",
+     "option 'source.poll_interval': '100' is not a duration from 1ms to 1h, for example "
+     "'100ms'"},
+    {"poll_interval", "0", NULL},
+    {"poll_interval", "2h", NULL},
+    {"source.max_payload", "1TiB", NULL},
+    {"source.max_payload", "1.5MiB", NULL},
+    {"source.max_payload", "MiB", NULL},
+    {"source.max_payload", "99999999999GiB", NULL},
+    {"retry.on_dead", "stop",
+     "option 'retry.on_dead': 'stop' is not one of skip, block, for example 'skip'"},
+    {"retry.on_dead", "", NULL},
+    {"retry.factor", "0.5", NULL},
+    {"retry.factor", "2,5", NULL},
+    {"retry.factor", ".5", NULL},
+    {"retry.factor", "1.1234567", NULL},
+    {"retry.jitter", "1.5", NULL},
+    {"retry.delays", "[1s, 5]",
+     "option 'retry.delays': '5' is not a list of durations from 0 to 365d, for example '[1s, "
+     "5s, 30s, 5m, 30m]'"},
+    {"retry.delays", "[1s", NULL},
+    {"retry.delays", "1s,,2s", NULL},
+    {"source.tables", "[a, ]", NULL},
+    {"source.tables", "['a]", NULL},
+    {"source.tables", "[\"a\" b]", NULL},
+    {"source.tables", "['']", "option 'source.tables' holds an empty item"},
+    {"route.by_type", "{A}", NULL},
+    {"route.by_type", "{: b}", NULL},
+    {"route.by_type", "{A: b, A: c}", "option 'route.by_type' holds 'A' twice"},
+    {"route.topic", "${agregate}",
+     "option 'route.topic': at character 1: unknown variable 'agregate' (known: "
+     "aggregate_type, event_type, aggregate_id, partition_key, header:NAME)"},
+    {"route.topic", "a${", NULL},
+    {"route.regex", "(", NULL},
+    {"route.regex_field", "colour", NULL},
+    {"cleanup.at", "25:00", NULL},
+    {"cleanup.at", "noon", NULL},
+    {"headers.event_id", "event id", NULL},
+    {"headers.event_id", "event\nid", NULL},
+    {"ordered", "maybe", "option 'ordered': 'maybe' is not true or false, for example 'true'"},
+    {"cloudevents.source", "\xff\xfe", "option 'cloudevents.source' is not UTF-8"},
+    {"cloudevents.source", "a\tb",
+     "option 'cloudevents.source' contains a control character (0x09)"},
+};
+
 static void wrong_values_are_refused_with_range_and_example(void **state)
 {
     struct fixture *f = *state;
-    static const struct {
-        const char *name, *value, *message;
-    } cases[] = {
-        {"source.batch", "0",
-         "option 'source.batch': '0' is not a whole number from 1 to 100000, for example '1000'"},
-        {"source.batch", "many",
-         "option 'source.batch': 'many' is not a whole number from 1 to 100000, for example "
-         "'1000'"},
-        {"source.batch", "100001", NULL},
-        {"source.batch", "-1", NULL},
-        {"source.batch", "1.5", NULL},
-        {"source.batch", "", NULL},
-        {"source.batch", "99999999999999999999", NULL},
-        {"poll_interval", "100",
-         "option 'source.poll_interval': '100' is not a duration from 1ms to 1h, for example "
-         "'100ms'"},
-        {"poll_interval", "0", NULL},
-        {"poll_interval", "2h", NULL},
-        {"source.max_payload", "1TiB", NULL},
-        {"source.max_payload", "1.5MiB", NULL},
-        {"source.max_payload", "MiB", NULL},
-        {"source.max_payload", "99999999999GiB", NULL},
-        {"retry.on_dead", "stop",
-         "option 'retry.on_dead': 'stop' is not one of skip, block, for example 'skip'"},
-        {"retry.on_dead", "", NULL},
-        {"retry.factor", "0.5", NULL},
-        {"retry.factor", "2,5", NULL},
-        {"retry.factor", ".5", NULL},
-        {"retry.factor", "1.1234567", NULL},
-        {"retry.jitter", "1.5", NULL},
-        {"retry.delays", "[1s, 5]",
-         "option 'retry.delays': '5' is not a list of durations from 0 to 365d, for example '[1s, "
-         "5s, 30s, 5m, 30m]'"},
-        {"retry.delays", "[1s", NULL},
-        {"retry.delays", "1s,,2s", NULL},
-        {"source.tables", "[a, ]", NULL},
-        {"source.tables", "['a]", NULL},
-        {"source.tables", "[\"a\" b]", NULL},
-        {"source.tables", "['']", "option 'source.tables' holds an empty item"},
-        {"route.by_type", "{A}", NULL},
-        {"route.by_type", "{: b}", NULL},
-        {"route.by_type", "{A: b, A: c}", "option 'route.by_type' holds 'A' twice"},
-        {"route.topic", "${agregate}",
-         "option 'route.topic': at character 1: unknown variable 'agregate' (known: "
-         "aggregate_type, event_type, aggregate_id, partition_key, header:NAME)"},
-        {"route.topic", "a${", NULL},
-        {"route.regex", "(", NULL},
-        {"route.regex_field", "colour", NULL},
-        {"cleanup.at", "25:00", NULL},
-        {"cleanup.at", "noon", NULL},
-        {"headers.event_id", "event id", NULL},
-        {"headers.event_id", "event\nid", NULL},
-        {"ordered", "maybe", "option 'ordered': 'maybe' is not true or false, for example 'true'"},
-        {"cloudevents.source", "\xff\xfe", "option 'cloudevents.source' is not UTF-8"},
-        {"cloudevents.source", "a\tb",
-         "option 'cloudevents.source' contains a control character (0x09)"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof bad_values / sizeof *bad_values; i++) {
         char before[200];
-        (void)snprintf(before, sizeof before, "%s", get(f, cases[i].name));
+        (void)snprintf(before, sizeof before, "%s", get(f, bad_values[i].name));
         memset(&f->err, 0, sizeof f->err);
-        if (set(f, cases[i].name, cases[i].value) == 0)
-            fail_msg("%s took '%s'", cases[i].name, cases[i].value);
+        if (set(f, bad_values[i].name, bad_values[i].value) == 0)
+            fail_msg("%s took '%s'", bad_values[i].name, bad_values[i].value);
         assert_int_equal(f->err.code, OUTRIDER_CONFIG);
         assert_int_equal(f->err.disposition, OUTRIDER_STOP);
-        if (cases[i].message != NULL)
-            assert_string_equal(f->err.message, cases[i].message);
+        if (bad_values[i].message != NULL)
+            assert_string_equal(f->err.message, bad_values[i].message);
         assert_non_null(
-            strstr(f->err.message, outrider__option_find(bytes_str(cases[i].name))->name));
-        assert_string_equal(get(f, cases[i].name), before);
+            strstr(f->err.message, outrider__option_find(bytes_str(bad_values[i].name))->name));
+        assert_string_equal(get(f, bad_values[i].name), before);
     }
 }
 
