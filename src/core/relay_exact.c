@@ -387,21 +387,22 @@ static void refuse(struct relay *r)
     relay_fail(r, &err);
 }
 
-/* After the start: the intent that was found came true, or it did not. Or it
- * and the sink do not fit: then this proves that it is the newest, and that no
- * other relay has published since it was read. */
-static bool recall(struct relay *r)
+/* Hands the verdict to the source. Where the database and the sink disagree, the
+ * completed operation proves that no other relay has published since the source
+ * read its intent: only then may this relay call the database wrong. */
+static bool recall(struct relay *r, enum recall_verdict verdict)
 {
     struct exact *x = &r->exact;
     (void)FAILPOINT("exact.before_recall");
-    x->op = (struct source_op){.kind = SOURCE_RECALL, .progress = r->sink->progress};
+    x->op = (struct source_op){
+        .kind = SOURCE_RECALL, .progress = r->sink->progress, .verdict = verdict};
     x->op_busy = true;
     x->state = EXACT_RECALLING;
     return outrider__relay_start_op(r, &x->op);
 }
 
-/* The sink is open: what it has committed decides what was. */
-static bool hear(struct relay *r)
+/* The sink is open: compares what the sink has committed with the intent. */
+static bool compare(struct relay *r)
 {
     struct exact *x = &r->exact;
     if (!relay_is_active(r) || r->sink == NULL || r->sink->is_busy || x->op_busy || r->failed)
@@ -410,17 +411,17 @@ static bool hear(struct relay *r)
         x->saved = r->source->saved;
         x->has_intent = r->source->has_intent;
     }
-    bool is_same = progress_is(r->sink->progress, x->saved);
-    bool fits = is_same || (x->has_intent && r->sink->progress.no + 1 == x->saved.no);
+    enum recall_verdict verdict =
+        outrider__progress_judge(x->saved, x->has_intent, r->sink->progress);
     if (r->is_stalled)
         outrider__relay_sink_up(r);
-    if (!fits || (!x->is_ready && x->has_intent))
-        return recall(r);
+    if (verdict == RECALL_DISAGREES || (!x->is_ready && x->has_intent))
+        return recall(r, verdict);
     x->is_ready = true;
     x->state = EXACT_IDLE;
     if (x->batch == NULL)
         return true;
-    if (is_same && progress_is(x->next, x->saved)) {
+    if (verdict != RECALL_NEVER_WAS && progress_is(x->next, x->saved)) {
         committed(r);
         return true;
     }
@@ -430,16 +431,14 @@ static bool hear(struct relay *r)
 static void recalled(struct relay *r, const struct source_op *op)
 {
     struct exact *x = &r->exact;
-    bool was_applied = x->has_intent && progress_is(op->progress, x->saved);
-    bool was_dropped = x->has_intent && op->progress.no + 1 == x->saved.no;
     (void)FAILPOINT("exact.after_recall");
-    if (was_applied) {
+    if (op->verdict == RECALL_CAME_TRUE) {
         outrider__relay_source_drop(r, NULL);
-    } else if (was_dropped) {
+    } else if (op->verdict == RECALL_NEVER_WAS) {
         x->saved = op->progress;
         x->has_intent = false;
         x->is_ready = true;
-        /* Or the sink was lost meanwhile, and is heard again. */
+        /* Otherwise the sink was lost meanwhile: its progress is compared again. */
         if (x->state == EXACT_RECALLING)
             x->state = EXACT_IDLE;
     } else if (x->state == EXACT_RECALLING) {
@@ -472,7 +471,7 @@ bool outrider__relay_exact_step(struct relay *r)
         return false;
     switch (x->state) {
     case EXACT_WAITING:
-        return hear(r);
+        return compare(r);
     case EXACT_IDLE:
         return idle(r);
     case EXACT_SENDING:

@@ -55,11 +55,14 @@
  *      of `intent` as the new one, `progress`. Either may be NULL. An intent
  *      that was not settled and is saved over is dropped by that.
  * (12) RECALL comes first where has_intent is set at the start, and whenever the
- *      sink has committed something unexpected: `progress`. An intent that is
- *      that one is settled as it was saved; one that follows it is dropped, and
- *      `progress` is what is saved then. Anything else is left alone: that it
- *      completes proves that this relay is still the active one. After the
- *      first the engine opens the source anew: it reads from another place then.
+ *      sink has committed something unexpected. `progress` is what the sink has
+ *      committed, and `verdict` is what the engine concludes from it; the source
+ *      obeys. CAME_TRUE: the source settles the intent as it was saved.
+ *      NEVER_WAS: it drops the intent, and `progress` is what is saved then. In
+ *      both cases the source sets `saved` and has_intent accordingly. Any other
+ *      verdict changes nothing: the completed operation proves that this relay is
+ *      still the active one. After CAME_TRUE the engine opens the source anew,
+ *      because the source reads from another place then.
  * (13) A relay that lost its lock can do neither: FENCED, as in (6). Without
  *      exactly_once a database that holds an intent is refused: whether its
  *      events were published is not known here.
@@ -123,6 +126,7 @@ struct source_op {
     struct batch *batch;         /* FETCH, FETCH_PARKED, SETTLE; INTENT: to be settled, or NULL */
     struct batch *intent;        /* INTENT: to be saved, or NULL */
     struct commit_mark progress; /* INTENT, RECALL */
+    enum recall_verdict verdict; /* RECALL */
     int64_t now_wall_us;         /* the engine's clock: all but MARK and FETCH */
     uint64_t removed;            /* CLEANUP: rows removed */
     bool more;                   /* CLEANUP: there is more to remove right away */

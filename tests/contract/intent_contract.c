@@ -34,6 +34,8 @@ static int change(struct harness *h, enum source_op_kind kind, struct batch *set
                            .batch = settled,
                            .intent = intent,
                            .progress = p,
+                           .verdict =
+                               outrider__progress_judge(h->source->saved, h->source->has_intent, p),
                            .now_wall_us = outrider__clock_now().wall_us};
     return harness_do(h, &op, err);
 }

@@ -121,9 +121,9 @@ static int do_intent(struct sim_source *me, struct source_op *op, struct outride
         world_intent(me->w, op->batch, op->intent, op->progress);
         return 0;
     }
-    me->must_reopen = progress_is(op->progress, me->w->db.saved);
+    me->must_reopen = op->verdict == RECALL_CAME_TRUE;
     me->must_recall = false;
-    world_recall(me->w, op->progress);
+    world_recall(me->w, op->progress, op->verdict);
     return 0;
 }
 

@@ -268,7 +268,7 @@ void world_intent(struct world *w, const struct batch *settled, const struct bat
     w->db.saved = progress;
 }
 
-void world_recall(struct world *w, struct commit_mark progress)
+void world_recall(struct world *w, struct commit_mark progress, enum recall_verdict verdict)
 {
     struct sim_intent intent = w->db.intent;
     bool applies = intent.exists && progress_is(progress, w->db.saved);
@@ -277,6 +277,9 @@ void world_recall(struct world *w, struct commit_mark progress)
                 applies ? "applied"
                 : drops ? "dropped"
                         : "left alone");
+    if (applies != (verdict == RECALL_CAME_TRUE) || drops != (verdict == RECALL_NEVER_WAS))
+        world_broken(w, "the engine's verdict on intent %llu is %d",
+                     (unsigned long long)w->db.saved.no, (int)verdict);
     if (!applies && !drops)
         return;
     w->db.intent.exists = false;

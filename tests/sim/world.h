@@ -149,7 +149,7 @@ void world_settle(struct world *w, const struct batch *b);
 /* Exactly once: settles `settled` (or NULL), saves the intent of `next` (or NULL). */
 void world_intent(struct world *w, const struct batch *settled, const struct batch *next,
                   struct commit_mark progress);
-void world_recall(struct world *w, struct commit_mark progress);
+void world_recall(struct world *w, struct commit_mark progress, enum recall_verdict verdict);
 /* The broker decides what a producer that is gone, or shut out, had asked for. */
 void world_decide(struct world *w, bool commits);
 /* An old state of the database comes back; progress is lost; both are undone when

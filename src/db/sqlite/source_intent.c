@@ -187,13 +187,12 @@ enum step outrider__sqlite_recall(struct sqlite_source *s, struct source_op *op,
                                   struct outrider_error *err)
 {
     struct source *base = &s->base;
-    bool applies = base->has_intent && progress_is(op->progress, base->saved);
-    bool drops = base->has_intent && op->progress.no + 1 == base->saved.no;
+    bool applies = op->verdict == RECALL_CAME_TRUE;
     struct batch b = {0};
     enum step step = applies ? read_body(s, &b, err) : STEP_DONE;
     if (step != STEP_DONE)
         return step;
-    if (!applies && !drops)
+    if (!applies && op->verdict != RECALL_NEVER_WAS)
         return prove_leader(s, err);
     step = change(s, applies ? &b : NULL, op->progress, BYTES_NULL, op->now_wall_us, err);
     if (step != STEP_DONE)

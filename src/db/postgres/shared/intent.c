@@ -337,15 +337,11 @@ static int on_body(void *ctx, PGresult **results, int n, struct outrider_error *
 static int recall(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct pg_intent *x = &s->intent;
-    const struct source *base = &s->base;
-    struct commit_mark p = op->op->progress;
-    bool applies = base->has_intent && progress_is(p, base->saved);
-    bool drops = base->has_intent && p.no + 1 == base->saved.no;
-    if (drops && !applies)
+    if (op->op->verdict == RECALL_NEVER_WAS)
         return save_row(s, op, err);
     struct pg_args *a = args_begin(s);
     outrider__pg_arg_int8(a, x->epoch);
-    if (applies)
+    if (op->op->verdict == RECALL_CAME_TRUE)
         return outrider__pg_request(&s->conn, &x->st[INTENT_BODY], a, on_body, op, err);
     return outrider__pg_request(&s->conn, &x->st[INTENT_EPOCH], a, on_saved, op, err);
 }
@@ -364,13 +360,11 @@ void outrider__pg_intent_done(struct pg_source *s, const struct pg_op *op)
 {
     const struct source_op *o = op->op;
     struct source *base = &s->base;
-    bool fits = base->has_intent &&
-                (progress_is(o->progress, base->saved) || o->progress.no + 1 == base->saved.no);
     if (o->kind == SOURCE_INTENT) {
         base->has_intent = o->intent != NULL;
         if (o->intent != NULL)
             base->saved = o->progress;
-    } else if (fits) {
+    } else if (o->verdict == RECALL_CAME_TRUE || o->verdict == RECALL_NEVER_WAS) {
         base->has_intent = false;
         base->saved = o->progress;
     }
