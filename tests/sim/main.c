@@ -202,34 +202,50 @@ static void note_losses(const struct world *w, struct actor *a, const struct rel
     a->reconnects = st->reconnects;
 }
 
+/* Whether a relay that failed had a reason that the world gave it. */
+static bool failure_has_a_reason(struct world *w, const struct outrider_error *err)
+{
+    bool is_refused = err->code == OUTRIDER_HISTORY;
+    if (is_refused && !world_mend(w))
+        world_broken(w, "the relay refuses a good database: %s", err->message);
+    return world_mend_settles(w, err) || is_refused;
+}
+
+static void check_failure(struct world *w, const struct actor *a, const struct outrider_error *err)
+{
+    if (!w->config.once)
+        world_broken(w, "the relay gave up: %s", err->message);
+    if (strstr(err->message, "sink") == NULL && strcmp(err->message, "simulated") != 0 &&
+        w->now.mono_us - a->active_us < w->config.source.connect_timeout_us &&
+        w->now.mono_us - a->lost_us < w->config.source.connect_timeout_us)
+        world_broken(w, "--once gave up before connect_timeout: %s", err->message);
+}
+
+/* relay.h (5): five batches and the parked one; exactly once one, of several times the size. */
+static void check_in_flight(struct world *w, const struct relay_stats *st)
+{
+    if (st->in_flight > (size_t)w->config.source.batch * (w->config.exactly_once ? EXACT_BATCH : 6))
+        world_broken(w, "%zu events in flight", st->in_flight);
+}
+
 static int64_t actor_step(struct world *w, struct actor *a)
 {
     struct outrider_error err;
     int64_t wake;
     enum relay_state state = outrider__relay_step(a->relay, w->now, &wake, &err);
     const struct relay_stats *st = outrider__relay_stats(a->relay);
-    /* relay.h (5): five batches and the parked one; exactly once one, of several times the size. */
-    if (st->in_flight > (size_t)w->config.source.batch * (w->config.exactly_once ? EXACT_BATCH : 6))
-        world_broken(w, "%zu events in flight", st->in_flight);
-    bool is_refused = state == RELAY_FAILED && err.code == OUTRIDER_HISTORY;
-    if (is_refused && !world_mend(w))
-        world_broken(w, "the relay refuses a good database: %s", err.message);
-    bool is_unsettled = state == RELAY_FAILED && world_mend_settles(w, &err);
-    if (state == RELAY_FAILED && !w->config.once && !is_refused && !is_unsettled)
-        world_broken(w, "the relay gave up: %s", err.message);
+    const struct source *source = outrider__relay_source(a->relay);
+    check_in_flight(w, st);
+    bool has_reason = state != RELAY_FAILED || failure_has_a_reason(w, &err);
     if (state == RELAY_DONE && !a->is_stopping) {
         if (!w->config.once)
             world_broken(w, "the relay is done, and nobody asked for it");
         check_once(w, a);
     }
     note_losses(w, a, st);
-    if (state == RELAY_FAILED && !is_refused && !is_unsettled &&
-        strstr(err.message, "sink") == NULL && strcmp(err.message, "simulated") != 0 &&
-        w->now.mono_us - a->active_us < w->config.source.connect_timeout_us &&
-        w->now.mono_us - a->lost_us < w->config.source.connect_timeout_us)
-        world_broken(w, "--once gave up before connect_timeout: %s", err.message);
-    if (state == RELAY_RUNNING && outrider__relay_source(a->relay) != NULL &&
-        outrider__relay_source(a->relay)->active)
+    if (!has_reason)
+        check_failure(w, a, &err);
+    if (state == RELAY_RUNNING && source != NULL && source->active)
         a->active_us = w->now.mono_us;
     if (state != RELAY_RUNNING) {
         actor_end(w, a, state == RELAY_DONE ? "stopped" : err.message);

@@ -61,6 +61,51 @@ static int same_lane(const struct delivery *a, const struct delivery *b)
     return bytes_eq(a->key, b->key);
 }
 
+/* What the engine must not have on its way beside a delivery of the same lane. */
+static void check_beside(struct world *w, const struct delivery *held, const struct delivery *d)
+{
+    if (!w->config.ordered)
+        return;
+    if (w->lane_depth == 1)
+        world_broken(w, "two events of one lane are in flight to a sink that takes one");
+    if (w->config.retry.on_dead == ON_DEAD_BLOCK)
+        world_broken(w, "two events of one lane are in flight under on_dead: block");
+    if (!bytes_eq(held->topic, d->topic))
+        world_broken(w, "two events of one lane are in flight to two topics");
+}
+
+/* When the report of a delivery is ready: never before those of its lane that went first. */
+static int64_t ready_after(struct sim_sink *me, const struct delivery *d, int64_t ready)
+{
+    for (size_t k = 0; k < me->n; k++) {
+        const struct held *h = &me->held[k];
+        if (!same_lane(h->d, d))
+            continue;
+        if (bytes_eq_str(d->topic, "dead") || bytes_eq_str(h->d->topic, "dead"))
+            continue; /* a dead letter is out of its lane */
+        if (ready < h->ready_us)
+            ready = h->ready_us;
+        if (!me->is_exact) /* exactly once: all become visible at once */
+            check_beside(me->w, h->d, d);
+    }
+    return ready;
+}
+
+static void hold(struct sim_sink *me, struct delivery *d, struct instant now)
+{
+    struct world *w = me->w;
+    int64_t ready = now.mono_us + world_below(w, 8000);
+    bool is_dead_letter, is_untried = false;
+    if (w->faults.stalls && world_chance(w, 0.02))
+        ready += 200000;
+    ready = ready_after(me, d, ready);
+    for (size_t k = 0; k < me->n; k++)
+        is_untried |= me->held[k].is_untried && same_lane(me->held[k].d, d);
+    world_trace(w, "submit   e%d to %.*s [%d]", world_event_of(d, &is_dead_letter),
+                (int)d->topic.len, d->topic.data, (int)((uintptr_t)me >> 4 & 0xffff));
+    me->held[me->n++] = (struct held){.d = d, .ready_us = ready, .is_untried = is_untried};
+}
+
 static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
 {
     struct sim_sink *me = (struct sim_sink *)s;
@@ -70,33 +115,8 @@ static size_t sink_submit(struct sink *s, struct delivery **d, size_t n, struct 
         world_broken(w, "something was submitted to a transaction that takes nothing");
     if (take > 0 && world_chance(w, w->faults.partial))
         take = (size_t)world_below(w, (int)take + 1);
-    for (size_t i = 0; i < take; i++) {
-        int64_t ready = now.mono_us + world_below(w, 8000);
-        if (w->faults.stalls && world_chance(w, 0.02))
-            ready += 200000;
-        for (size_t k = 0; k < me->n; k++) {
-            if (!same_lane(me->held[k].d, d[i]))
-                continue;
-            if (bytes_eq_str(d[i]->topic, "dead") || bytes_eq_str(me->held[k].d->topic, "dead"))
-                continue; /* a dead letter is out of its lane */
-            if (ready < me->held[k].ready_us)
-                ready = me->held[k].ready_us;
-            if (me->is_exact)
-                continue; /* all become visible at once */
-            if (w->lane_depth == 1 && w->config.ordered)
-                world_broken(w, "two events of one lane are in flight to a sink that takes one");
-            if (w->config.ordered && w->config.retry.on_dead == ON_DEAD_BLOCK)
-                world_broken(w, "two events of one lane are in flight under on_dead: block");
-            if (w->config.ordered && !bytes_eq(me->held[k].d->topic, d[i]->topic))
-                world_broken(w, "two events of one lane are in flight to two topics");
-        }
-        bool is_dead_letter, is_untried = false;
-        for (size_t k = 0; k < me->n; k++)
-            is_untried |= me->held[k].is_untried && same_lane(me->held[k].d, d[i]);
-        world_trace(w, "submit   e%d to %.*s [%d]", world_event_of(d[i], &is_dead_letter),
-                    (int)d[i]->topic.len, d[i]->topic.data, (int)((uintptr_t)me >> 4 & 0xffff));
-        me->held[me->n++] = (struct held){.d = d[i], .ready_us = ready, .is_untried = is_untried};
-    }
+    for (size_t i = 0; i < take; i++)
+        hold(me, d[i], now);
     return take;
 }
 

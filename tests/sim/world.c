@@ -53,16 +53,37 @@ int world_event_of(const struct delivery *d, bool *ret_is_dead_letter)
     return (int)e->seq - 1;
 }
 
+/* Whether an event may never be seen although it is committed: dead under skip, expired, left out.
+ */
+static bool may_stay_unseen(const struct world *w, int k)
+{
+    const struct sim_event *e = &w->events[k];
+    if (e->is_unwanted || e->is_oversize || e->never_works || e->was_discarded || w->db.expired[k])
+        return true;
+    if (e->expires_us != 0 && e->expires_us <= w->now.wall_us)
+        return true;
+    return e->retries_reported >= (int)w->least_attempts &&
+           w->config.retry.on_dead != ON_DEAD_BLOCK;
+}
+
+static void check_once_only(struct world *w, int i, bool is_dead_letter)
+{
+    struct sim_event *e = &w->events[i];
+    if (!w->config.exactly_once)
+        return;
+    if (is_dead_letter && !w->had_operators && ++e->n_letters > 1)
+        world_broken(w, "event %d was published twice as a dead letter", i);
+    if (!is_dead_letter && e->was_visible)
+        world_broken(w, "event %d was published twice", i);
+}
+
 void world_visible(struct world *w, int i, bool is_dead_letter)
 {
     struct sim_event *e = &w->events[i];
     if (i >= w->n_committed)
         world_broken(w, "event %d was invented: it is not committed", i);
     e->was_dead_letter |= is_dead_letter;
-    if (w->config.exactly_once && !w->had_operators && is_dead_letter && ++e->n_letters > 1)
-        world_broken(w, "event %d was published twice as a dead letter", i);
-    if (w->config.exactly_once && !is_dead_letter && e->was_visible)
-        world_broken(w, "event %d was published twice", i);
+    check_once_only(w, i, is_dead_letter);
     if (is_dead_letter || e->was_visible)
         return;
     world_trace(w, "visible  %s key %s", e->id, e->key);
@@ -70,17 +91,9 @@ void world_visible(struct world *w, int i, bool is_dead_letter)
     e->first_visible_no = w->log_no++;
     if (!w->config.ordered)
         return;
-    /* Order per key: whatever comes before it in its lane was seen, or will
-     * never be (dead under skip, expired, left out). */
     for (int k = 0; k < i; k++) {
-        struct sim_event *f = &w->events[k];
-        if (strcmp(f->key, e->key) != 0 || f->was_visible || f->is_unwanted || f->is_oversize ||
-            f->never_works || w->db.expired[k] || f->was_discarded)
-            continue;
-        if (f->expires_us != 0 && f->expires_us <= w->now.wall_us)
-            continue;
-        bool may_be_dead = f->retries_reported >= (int)w->least_attempts;
-        if (!may_be_dead || w->config.retry.on_dead == ON_DEAD_BLOCK)
+        const struct sim_event *f = &w->events[k];
+        if (strcmp(f->key, e->key) == 0 && !f->was_visible && !may_stay_unseen(w, k))
             world_broken(w, "event %d of key %s was published before event %d", i, e->key, k);
     }
 }
