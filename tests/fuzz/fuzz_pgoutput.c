@@ -90,7 +90,7 @@ static int feed(struct cdc_decoder *d, const uint8_t *data, size_t len, struct b
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct cdc_decoder d;
+    struct cdc_decoder d;
     struct batch b;
     struct outrider_error err;
     static struct cdc_outbox outboxes[2];
@@ -111,6 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         data += len;
         size -= len;
     }
+    outrider__cdc_decoder_release(&d);
     outrider__batch_release(&b);
     return 0;
 }

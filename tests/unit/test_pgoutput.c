@@ -56,6 +56,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
+    outrider__cdc_decoder_release(&f->d);
     outrider__strbuf_release(&f->m);
     outrider__batch_release(&f->b);
     return 0;
@@ -567,6 +568,18 @@ static void a_commit_says_what_may_be_confirmed(void **state)
     assert_false(f->d.in_transaction);
 }
 
+static void tables_that_are_made_anew_again_and_again_do_not_fill_the_memory(void **state)
+{
+    struct fixture *f = *state;
+    assert_true(sizeof f->d < 4096);
+    for (uint32_t oid = OID; oid < OID + 3 * CDC_RELATIONS_MAX; oid++)
+        relation(f, oid, "public", "outbox", usual, N_USUAL);
+    assert_int_equal(f->d.n_relations, CDC_RELATIONS_MAX);
+    relation(f, OID, "public", "other_by_now", NULL, 0); /* by its oid it is still the outbox */
+    relation(f, OID + 3 * CDC_RELATIONS_MAX - 1, "public", "renamed", NULL, 0);
+    assert_int_equal(f->d.n_relations, CDC_RELATIONS_MAX - 1);
+}
+
 static void every_cut_of_a_message_is_an_error_and_nothing_worse(void **state)
 {
     struct fixture *f = *state;
@@ -615,6 +628,7 @@ int main(void)
         TEST(a_commit_says_what_may_be_confirmed),
         TEST(every_cut_of_a_message_is_an_error_and_nothing_worse),
         TEST(an_insert_outside_a_transaction_is_an_error),
+        TEST(tables_that_are_made_anew_again_and_again_do_not_fill_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -472,6 +472,7 @@ static void cdc_close(struct pg_source *s)
     outrider__cdc_ranges_release(&c->sweep);
     outrider__cdc_ranges_release(&c->unpolled);
     outrider__cdc_tables_release(&c->tables);
+    outrider__cdc_decoder_release(&c->decoder);
     outrider__cdc_late_release(&c->late);
     PQclear(c->snapshot.rows);
     free(c->sql_publication);

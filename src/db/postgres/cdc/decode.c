@@ -2,6 +2,8 @@
 /* Messages: what they are, and what of them is to be remembered. */
 #include "postgres/cdc/decode.h"
 
+#include <stdlib.h>
+
 #include "postgres/wire/wire.h"
 
 static const char *const role_names[CDC_ROLES] = {
@@ -32,20 +34,20 @@ struct cdc_outbox outrider__cdc_own_outbox(uint32_t oid, const char *schema, con
     return o;
 }
 
-static int broken(struct outrider_error *err, const char *what)
+static int decode_fail(struct outrider_error *err, const char *what)
 {
     return outrider__fail(err, OUTRIDER_DB, OUTRIDER_RETRY,
                           "the replication stream cannot be understood: %s", what);
 }
 
-static int read_begin(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
-                      struct outrider_error *err)
+static int decode_begin(struct cdc_decoder *d, struct byte_reader *r, struct cdc_message *m,
+                        struct outrider_error *err)
 {
-    uint64_t lsn = cdc_read_u64(r);
-    int64_t at = (int64_t)cdc_read_u64(r);
-    uint32_t xid = cdc_read_u32(r);
+    uint64_t lsn = reader_u64_be(r);
+    int64_t at = (int64_t)reader_u64_be(r);
+    uint32_t xid = reader_u32_be(r);
     if (r->is_short)
-        return broken(err, "a Begin is cut");
+        return decode_fail(err, "a Begin is cut");
     d->in_transaction = true;
     d->commit_lsn = lsn;
     d->xid = xid;
@@ -56,22 +58,22 @@ static int read_begin(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_me
     return 0;
 }
 
-static int read_commit(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
-                       struct outrider_error *err)
+static int decode_commit(struct cdc_decoder *d, struct byte_reader *r, struct cdc_message *m,
+                         struct outrider_error *err)
 {
-    (void)cdc_read_u8(r); /* flags */
-    m->commit_lsn = cdc_read_u64(r);
-    m->end_lsn = cdc_read_u64(r);
-    (void)cdc_read_u64(r); /* time */
+    (void)reader_u8(r); /* flags */
+    m->commit_lsn = reader_u64_be(r);
+    m->end_lsn = reader_u64_be(r);
+    (void)reader_u64_be(r); /* time */
     if (r->is_short)
-        return broken(err, "a Commit is cut");
+        return decode_fail(err, "a Commit is cut");
     d->in_transaction = false;
     m->kind = CDC_COMMIT;
     return 0;
 }
 
-static const struct cdc_outbox *find_outbox(const struct cdc_decoder *d, uint32_t oid,
-                                            struct bytes schema, struct bytes table)
+static const struct cdc_outbox *decode_find_outbox(const struct cdc_decoder *d, uint32_t oid,
+                                                   struct bytes schema, struct bytes table)
 {
     if (bytes_is_null(schema) || bytes_is_null(table))
         return NULL;
@@ -83,26 +85,45 @@ static const struct cdc_outbox *find_outbox(const struct cdc_decoder *d, uint32_
     return NULL;
 }
 
-static struct cdc_relation *find_relation(struct cdc_decoder *d, uint32_t oid)
+/* The index of the relation with that oid, or n_relations. */
+static size_t decode_find_relation(const struct cdc_decoder *d, uint32_t oid)
 {
-    for (size_t i = 0; i < d->n_relations; i++)
-        if (d->relations[i].oid == oid)
-            return &d->relations[i];
-    return NULL;
+    size_t i = 0;
+    while (i < d->n_relations && d->relations[i]->oid != oid)
+        i++;
+    return i;
 }
 
-static struct cdc_relation *claim_relation(struct cdc_decoder *d, uint32_t oid)
+static void decode_forget_relation(struct cdc_decoder *d, size_t i)
 {
-    struct cdc_relation *known = find_relation(d, oid);
-    if (known != NULL)
-        return known;
-    if (d->n_relations < CDC_RELATIONS_MAX)
-        return &d->relations[d->n_relations++];
-    return &d->relations[d->next_relation++ % CDC_RELATIONS_MAX];
+    free(d->relations[i]);
+    d->relations[i] = d->relations[--d->n_relations];
+}
+
+/* Takes over a relation. When there is no room, an old one goes: a pipeline has fewer tables
+ * than there is room, so some of them were dropped and made anew since. */
+static void decode_keep_relation(struct cdc_decoder *d, struct cdc_relation *rel)
+{
+    size_t i = decode_find_relation(d, rel->oid);
+    if (i == CDC_RELATIONS_MAX)
+        i = d->next_relation++ % CDC_RELATIONS_MAX;
+    if (i == d->n_relations)
+        d->n_relations++;
+    else
+        free(d->relations[i]);
+    d->relations[i] = rel;
+}
+
+void outrider__cdc_decoder_release(struct cdc_decoder *d)
+{
+    while (d->n_relations > 0)
+        free(d->relations[--d->n_relations]);
+    *d = (struct cdc_decoder){.outboxes = d->outboxes, .n_outboxes = d->n_outboxes, .max = d->max};
 }
 
 /* A column may have several roles: the first takes its value, the others share it. */
-static void give_roles(struct cdc_relation *rel, uint16_t column, struct bytes name, uint32_t type)
+static void decode_assign_roles(struct cdc_relation *rel, uint16_t column, struct bytes name,
+                                uint32_t type)
 {
     rel->role_of[column] = CDC_ROLES;
     for (int role = 0; role < CDC_ROLES; role++) {
@@ -124,46 +145,49 @@ static void give_roles(struct cdc_relation *rel, uint16_t column, struct bytes n
     }
 }
 
-static void read_columns(struct cdc_reader *r, struct cdc_relation *rel)
+static void decode_columns(struct byte_reader *r, struct cdc_relation *rel)
 {
     memset(rel->same_as, CDC_ROLES, sizeof rel->same_as);
     for (uint16_t i = 0; i < rel->n_columns && !r->is_short; i++) {
-        (void)cdc_read_u8(r); /* part of the key? */
-        struct bytes name = cdc_read_string(r);
-        uint32_t type = cdc_read_u32(r);
-        (void)cdc_read_u32(r); /* modifier */
-        give_roles(rel, i, name, type);
+        (void)reader_u8(r); /* part of the key? */
+        struct bytes name = reader_string(r);
+        uint32_t type = reader_u32_be(r);
+        (void)reader_u32_be(r); /* modifier */
+        decode_assign_roles(rel, i, name, type);
     }
 }
 
-static int read_relation(struct cdc_decoder *d, struct cdc_reader *r, struct outrider_error *err)
+static int decode_relation(struct cdc_decoder *d, struct byte_reader *r, struct outrider_error *err)
 {
-    uint32_t oid = cdc_read_u32(r);
-    struct bytes schema = cdc_read_string(r), table = cdc_read_string(r);
-    (void)cdc_read_u8(r); /* replica identity */
-    uint16_t n = cdc_read_u16(r);
+    uint32_t oid = reader_u32_be(r);
+    struct bytes schema = reader_string(r), table = reader_string(r);
+    (void)reader_u8(r); /* replica identity */
+    uint16_t n = reader_u16_be(r);
     if (r->is_short || n > CDC_COLUMNS_MAX)
-        return broken(err, "a Relation is cut");
-    struct cdc_relation *known = find_relation(d, oid);
-    const struct cdc_outbox *outbox = find_outbox(d, oid, schema, table);
+        return decode_fail(err, "a Relation is cut");
+    const struct cdc_outbox *outbox = decode_find_outbox(d, oid, schema, table);
     if (outbox == NULL) {
-        if (known != NULL)
-            *known = d->relations[--d->n_relations];
+        size_t i = decode_find_relation(d, oid);
+        if (i < d->n_relations)
+            decode_forget_relation(d, i);
         return 0;
     }
-    struct cdc_relation *rel = claim_relation(d, oid);
-    memset(rel, 0, sizeof *rel);
+    struct cdc_relation *rel = calloc(1, sizeof *rel + n);
+    if (rel == NULL)
+        return outrider__fail_nomem(err);
     rel->oid = oid;
     rel->outbox = outbox;
     rel->n_columns = n;
-    read_columns(r, rel);
-    if (!r->is_short)
-        return 0;
-    *rel = d->relations[--d->n_relations];
-    return broken(err, "a Relation is cut");
+    decode_columns(r, rel);
+    if (r->is_short) {
+        free(rel);
+        return decode_fail(err, "a Relation is cut");
+    }
+    decode_keep_relation(d, rel);
+    return 0;
 }
 
-static void place(struct cdc_decoder *d, struct cdc_message *m)
+static void decode_place_event(struct cdc_decoder *d, struct cdc_message *m)
 {
     m->kind = CDC_EVENT;
     m->commit_lsn = d->commit_lsn;
@@ -171,19 +195,19 @@ static void place(struct cdc_decoder *d, struct cdc_message *m)
 }
 
 /* Takes the whole row apart, so that event() meets no surprise. */
-static int read_tuple(struct cdc_decoder *d, const struct cdc_relation *rel, struct cdc_message *m,
-                      struct outrider_error *err)
+static int decode_tuple(struct cdc_decoder *d, const struct cdc_relation *rel,
+                        struct cdc_message *m, struct outrider_error *err)
 {
-    struct cdc_reader r = cdc_reader_of(m->body);
+    struct byte_reader r = reader_of(m->body);
     struct cdc_cell cell;
-    uint16_t n = cdc_read_u16(&r);
+    uint16_t n = reader_u16_be(&r);
     if (n != rel->n_columns)
-        return broken(err, "an Insert has other columns than its table");
+        return decode_fail(err, "an Insert has other columns than its table");
     for (int i = 0; i < CDC_ROLES; i++)
         d->cells[i] = (struct cdc_cell){.form = 'n'};
     for (uint16_t i = 0; i < n; i++) {
-        if (cdc_read_cell(&r, &cell) < 0)
-            return broken(err, "an Insert is cut");
+        if (cdc_cell_read(&r, &cell) < 0)
+            return decode_fail(err, "an Insert is cut");
         if (rel->role_of[i] < CDC_ROLES)
             d->cells[rel->role_of[i]] = cell;
     }
@@ -194,65 +218,66 @@ static int read_tuple(struct cdc_decoder *d, const struct cdc_relation *rel, str
     return 0;
 }
 
-static int read_insert(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
-                       struct outrider_error *err)
+static int decode_insert(struct cdc_decoder *d, struct byte_reader *r, struct cdc_message *m,
+                         struct outrider_error *err)
 {
-    uint32_t oid = cdc_read_u32(r);
-    uint8_t what = cdc_read_u8(r);
+    uint32_t oid = reader_u32_be(r);
+    uint8_t what = reader_u8(r);
     if (r->is_short || what != 'N')
-        return broken(err, "an Insert is cut");
-    const struct cdc_relation *rel = find_relation(d, oid);
-    if (rel == NULL)
+        return decode_fail(err, "an Insert is cut");
+    size_t i = decode_find_relation(d, oid);
+    if (i == d->n_relations)
         return 0;
+    const struct cdc_relation *rel = d->relations[i];
     if (!d->in_transaction)
-        return broken(err, "an Insert outside a transaction");
+        return decode_fail(err, "an Insert outside a transaction");
     m->relation = rel;
-    m->body = cdc_rest(r);
-    if (read_tuple(d, rel, m, err) < 0)
+    m->body = reader_rest(r);
+    if (decode_tuple(d, rel, m, err) < 0)
         return -1;
-    place(d, m);
+    decode_place_event(d, m);
     return 0;
 }
 
-static int read_message(struct cdc_decoder *d, struct cdc_reader *r, struct cdc_message *m,
-                        struct outrider_error *err)
+static int decode_message(struct cdc_decoder *d, struct byte_reader *r, struct cdc_message *m,
+                          struct outrider_error *err)
 {
-    uint8_t flags = cdc_read_u8(r);
-    (void)cdc_read_u64(r); /* where it stands */
-    struct bytes prefix = cdc_read_string(r);
-    struct bytes content = cdc_read_counted(r);
+    uint8_t flags = reader_u8(r);
+    (void)reader_u64_be(r); /* where it stands */
+    struct bytes prefix = reader_string(r);
+    struct bytes content = reader_bytes(r, reader_u32_be(r));
     if (r->is_short)
-        return broken(err, "a Message is cut");
+        return decode_fail(err, "a Message is cut");
     if (!(flags & 1) || !bytes_eq(prefix, BYTES_LIT(CDC_PREFIX)))
         return 0;
     if (!d->in_transaction)
-        return broken(err, "a transactional Message outside a transaction");
+        return decode_fail(err, "a transactional Message outside a transaction");
     m->body = content;
-    place(d, m);
+    decode_place_event(d, m);
     return 0;
 }
 
 int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
                          struct outrider_error *err)
 {
-    struct cdc_reader r = cdc_reader_of(bytes);
+    struct byte_reader r = reader_of(bytes);
     struct cdc_message m = {.kind = CDC_NOTHING};
     int rc = 0;
-    switch (cdc_read_u8(&r)) {
+    switch (reader_u8(&r)) {
     case 'B':
-        rc = read_begin(d, &r, &m, err);
+        rc = decode_begin(d, &r, &m, err);
         break;
     case 'C':
-        rc = read_commit(d, &r, &m, err);
+        rc = decode_commit(d, &r, &m, err);
         break;
     case 'R':
-        rc = read_relation(d, &r, err);
+        rc = decode_relation(d, &r, err);
         break;
     case 'I':
-        rc = read_insert(d, &r, &m, err);
+        rc = decode_insert(d, &r, &m, err);
         break;
     case 'M':
-        rc = read_message(d, &r, &m, err);
+        rc = decode_message(d, &r, &m, err);
         break;
     case 'U': /* update */
     case 'D': /* delete */
@@ -261,7 +286,7 @@ int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_m
     case 'Y': /* type */
         break;
     default:
-        rc = broken(err, "a message of an unknown kind");
+        rc = decode_fail(err, "a message of an unknown kind");
     }
     if (rc == 0)
         *ret = m;

@@ -23,7 +23,7 @@
 #define POSTGRES_CDC_DECODE_H
 
 #include "base/error.h"
-#include "postgres/cdc/read.h"
+#include "postgres/cdc/cell.h"
 #include "core/event.h"
 
 #define CDC_PREFIX "outrider"
@@ -74,22 +74,24 @@ struct cdc_outbox {
 struct cdc_relation {
     uint32_t oid;
     const struct cdc_outbox *outbox;
-    uint16_t n_columns;
-    uint8_t role_of[CDC_COLUMNS_MAX]; /* CDC_ROLES: none of ours */
     uint32_t types[CDC_ROLES];
     bool has[CDC_ROLES];
     uint8_t same_as[CDC_ROLES]; /* the role whose column this one shares; CDC_ROLES: none */
     uint16_t header_column[CDC_HEADERS_MAX]; /* counted from 1; 0: there is none */
     uint32_t header_type[CDC_HEADERS_MAX];
+    uint16_t n_columns;
+    uint8_t role_of[]; /* by column; CDC_ROLES: none of ours */
 };
 
+/* A decoder that holds only what the caller sets is ready for decode(). release() frees
+ * what the decoder has kept, and leaves it so. */
 struct cdc_decoder {
     /* Set by the caller. */
     const struct cdc_outbox *outboxes;
     size_t n_outboxes;
     struct event_bounds max;
     /* The decoder's own. */
-    struct cdc_relation relations[CDC_RELATIONS_MAX];
+    struct cdc_relation *relations[CDC_RELATIONS_MAX]; /* owned */
     size_t n_relations, next_relation;
     bool in_transaction;
     uint64_t commit_lsn; /* of the transaction under way: where its commit record begins */
@@ -118,6 +120,7 @@ const char *outrider__cdc_role_name(enum cdc_role role);
 struct cdc_outbox outrider__cdc_own_outbox(uint32_t oid, const char *schema, const char *table);
 /* Whether a column of that type can be read in binary form. */
 bool outrider__cdc_reads_binary(uint32_t type);
+void outrider__cdc_decoder_release(struct cdc_decoder *d);
 int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
                          struct outrider_error *err);
 /* own: the event's own headers, or NULL data; what comes from columns is put beside them.

@@ -17,14 +17,14 @@ int64_t outrider__cdc_cell_int(const struct cdc_cell *c, int64_t otherwise)
 {
     uint64_t v = 0;
     if (c->form == 'b') {
-        struct cdc_reader r = cdc_reader_of(c->value);
+        struct byte_reader r = reader_of(c->value);
         switch (c->value.len) {
         case 2:
-            return (int16_t)cdc_read_u16(&r);
+            return (int16_t)reader_u16_be(&r);
         case 4:
-            return (int32_t)cdc_read_u32(&r);
+            return (int32_t)reader_u32_be(&r);
         case 8:
-            return (int64_t)cdc_read_u64(&r);
+            return (int64_t)reader_u64_be(&r);
         default:
             return otherwise;
         }

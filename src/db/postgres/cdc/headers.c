@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "postgres/cdc/decode.h"
-#include "postgres/cdc/read.h"
+#include "postgres/cdc/cell.h"
 #include "postgres/wire/wire.h"
 
 #define NAMES_CAP (1u << 20)
@@ -153,11 +153,11 @@ static struct bytes inside_of(struct bytes object)
 static void find_cells(const struct cdc_message *m, struct cdc_cell *cells)
 {
     const struct cdc_relation *rel = m->relation;
-    struct cdc_reader r = cdc_reader_of(m->body);
-    uint16_t n = cdc_read_u16(&r);
+    struct byte_reader r = reader_of(m->body);
+    uint16_t n = reader_u16_be(&r);
     for (uint16_t i = 0; i < n; i++) {
         struct cdc_cell cell;
-        if (cdc_read_cell(&r, &cell) < 0)
+        if (cdc_cell_read(&r, &cell) < 0)
             return; /* decode() saw the same bytes: cannot be */
         for (size_t h = 0; h < rel->outbox->n_headers; h++)
             if (rel->header_column[h] == i + 1)

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "postgres/cdc/read.h"
+#include "postgres/cdc/cell.h"
 #include "postgres/client/client.h"
 
 #define GULP_BYTES 8192  /* what libpq makes room for when it reads */
@@ -185,19 +185,19 @@ int outrider__cdc_link_ask(struct cdc_link *l, const char *command, const char *
 
 static int parse(struct cdc_link *l, int len, struct link_message *m, struct outrider_error *err)
 {
-    struct cdc_reader r = cdc_reader_of(bytes_of(l->message, (size_t)len));
-    switch (cdc_read_u8(&r)) {
+    struct byte_reader r = reader_of(bytes_of(l->message, (size_t)len));
+    switch (reader_u8(&r)) {
     case 'w':
         m->kind = LINK_DATA;
-        m->lsn = cdc_read_u64(&r);
-        (void)cdc_read_bytes(&r, HEADER_SIZE - 9);
-        m->data = cdc_rest(&r);
+        m->lsn = reader_u64_be(&r);
+        (void)reader_bytes(&r, HEADER_SIZE - 9);
+        m->data = reader_rest(&r);
         break;
     case 'k':
         m->kind = LINK_KEEPALIVE;
-        m->lsn = cdc_read_u64(&r);
-        (void)cdc_read_u64(&r);
-        m->wants_reply = cdc_read_u8(&r) != 0;
+        m->lsn = reader_u64_be(&r);
+        (void)reader_u64_be(&r);
+        m->wants_reply = reader_u8(&r) != 0;
         break;
     default:
         r.is_short = true;

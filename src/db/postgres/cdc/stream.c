@@ -318,6 +318,7 @@ static int start_stream(struct pg_source *s, struct outrider_error *err)
     int errno_value = FAILPOINT("cdc.start_stream");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot start replication");
+    outrider__cdc_decoder_release(&c->decoder);
     c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
                                       .n_outboxes = c->tables.n_outboxes,
                                       .max = outrider__event_bounds(s->config)};

@@ -19,10 +19,10 @@ struct probe {
     bool is_found;
 };
 
-static void on_relation(struct probe *p, struct cdc_reader *r)
+static void on_relation(struct probe *p, struct byte_reader *r)
 {
-    uint32_t oid = cdc_read_u32(r);
-    struct bytes schema = cdc_read_string(r), table = cdc_read_string(r);
+    uint32_t oid = reader_u32_be(r);
+    struct bytes schema = reader_string(r), table = reader_string(r);
     if (r->is_short)
         return;
     for (size_t i = 0; i < p->tables->n; i++) {
@@ -42,20 +42,20 @@ static bool is_known(const struct probe *p, uint32_t oid)
     return false;
 }
 
-static void on_begin(struct probe *p, struct cdc_reader *r)
+static void on_begin(struct probe *p, struct byte_reader *r)
 {
-    p->commit_lsn = cdc_read_u64(r);
-    (void)cdc_read_u64(r);
-    p->xid = cdc_read_u32(r);
+    p->commit_lsn = reader_u64_be(r);
+    (void)reader_u64_be(r);
+    p->xid = reader_u32_be(r);
     p->first_lsn = 0;
     p->n_before = p->n_at = 0;
 }
 
-static bool is_message_of_ours(struct cdc_reader *r)
+static bool is_message_of_ours(struct byte_reader *r)
 {
-    uint8_t flags = cdc_read_u8(r);
-    (void)cdc_read_u64(r);
-    struct bytes prefix = cdc_read_string(r);
+    uint8_t flags = reader_u8(r);
+    (void)reader_u64_be(r);
+    struct bytes prefix = reader_string(r);
     return !r->is_short && (flags & 1) && bytes_eq(prefix, BYTES_LIT(CDC_PREFIX));
 }
 
@@ -67,22 +67,22 @@ static void count(struct probe *p, uint64_t lsn)
 
 static void take(struct probe *p, uint64_t lsn, struct bytes data)
 {
-    struct cdc_reader r = cdc_reader_of(data);
-    uint8_t kind = cdc_read_u8(&r);
+    struct byte_reader r = reader_of(data);
+    uint8_t kind = reader_u8(&r);
     if (kind == 'B') {
         on_begin(p, &r);
         return;
     }
     if (kind == 'C') {
-        (void)cdc_read_bytes(&r, 9);
-        p->is_found = cdc_read_u64(&r) > p->offset->commit_lsn;
+        (void)reader_bytes(&r, 9);
+        p->is_found = reader_u64_be(&r) > p->offset->commit_lsn;
         return;
     }
     if (p->first_lsn == 0 && kind != 'R')
         p->first_lsn = lsn;
     if (kind == 'R')
         on_relation(p, &r);
-    else if ((kind == 'I' && is_known(p, cdc_read_u32(&r))) ||
+    else if ((kind == 'I' && is_known(p, reader_u32_be(&r))) ||
              (kind == 'M' && is_message_of_ours(&r)))
         count(p, lsn);
 }
