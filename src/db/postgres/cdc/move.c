@@ -417,7 +417,7 @@ static int note_settled(struct pg_source *s, const struct batch *b, struct outri
                         e->outcome == OUTCOME_EXPIRED || e->outcome == OUTCOME_DEAD ||
                         (e->outcome == OUTCOME_PARKED && f->table->a.parks_retries);
         if (is_final &&
-            outrider__cdc_late_note(&c->late, f->table->a.oid, e->id, s->now.mono_us) < 0)
+            outrider__cdc_late_note(&c->late, f->table->a.id, e->id, s->now.mono_us) < 0)
             return outrider__fail_nomem(err);
     }
     return 0;

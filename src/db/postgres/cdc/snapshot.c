@@ -55,7 +55,7 @@ static int ask_large(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     struct cdc_snapshot *k = &c->snapshot;
-    const struct adopted *a = &table_of(c)->a;
+    const struct outbox_table *a = &table_of(c)->a;
     struct bytes id = outrider__pg_get_bytes(k->rows, k->row, EV_ID);
     struct pg_bounds bounds = outrider__pg_bounds_fixed(s->config, true);
     struct strbuf sql;
@@ -79,14 +79,14 @@ static int take_row(struct pg_source *s, struct batch *b, const PGresult *r, int
                     struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    const struct adopted *a = &table_of(c)->a;
+    const struct outbox_table *a = &table_of(c)->a;
     struct event_bounds max = outrider__event_bounds(s->config);
     max.id = EVENT_ANY_SIZE;
     struct event *e = outrider__pg_row(b, r, row, 0, &max);
     if (e == NULL)
         return outrider__fail_nomem(err);
-    outrider__pg_adopt_complete(a, e);
-    e->seq = a->oid;
+    outrider__pg_table_complete(a, e);
+    e->seq = a->id;
     if (outrider__cdc_late_has(&c->late, e->seq, e->id))
         b->n--;
     return 0;

@@ -34,10 +34,10 @@ static const struct {
 
 bool outrider__cdc_is_mapped(const struct pg_catalog *cat, const struct pipeline_config *config)
 {
-    return outrider__pg_adopt_reads(cat, config);
+    return outrider__pg_table_has_states(cat, config);
 }
 
-static struct adopted *table_at(struct pg_source *s, size_t i)
+static struct outbox_table *table_at(struct pg_source *s, size_t i)
 {
     return &cdc_of(s)->tables.items[i].a;
 }
@@ -58,16 +58,16 @@ int outrider__cdc_tables_begin(struct pg_source *s,
                               s->cat.table);
     if (!t->is_mapped)
         return outrider__pg_catalog_check_log(&s->cat, err) < 0 ? -1 : done(s, err);
-    int n = outrider__pg_adoption_count(s->config, err);
+    int n = outrider__pg_table_reader_count(s->config, err);
     if (n < 0)
         return -1;
     t->items = calloc((size_t)n, sizeof *t->items);
     if (t->items == NULL)
         return outrider__fail_nomem(err);
     t->n = (size_t)n;
-    t->adoption =
-        (struct adoption){.s = s, .n = t->n, .table = table_at, .done = done, .arena = &t->arena};
-    return outrider__pg_adoption_begin(&t->adoption, err);
+    t->adoption = (struct table_reader){
+        .s = s, .n = t->n, .table = table_at, .done = done, .arena = &t->arena};
+    return outrider__pg_table_reader_begin(&t->adoption, err);
 }
 
 /* The first part of a quoted name, without its quotes. */
@@ -90,7 +90,7 @@ static void schema_of(const char *quoted, char ret_schema[64])
 
 static struct cdc_outbox outbox_of(struct cdc_table *t)
 {
-    struct cdc_outbox o = {.oid = t->a.oid,
+    struct cdc_outbox o = {.oid = t->a.id,
                            .schema = t->schema,
                            .table = t->a.table.name,
                            .aggregate_type = t->a.map.aggregate_type,
@@ -109,13 +109,13 @@ static struct cdc_outbox outbox_of(struct cdc_table *t)
     return o;
 }
 
-static void append_row_is(struct strbuf *q, const struct adopted *a, const char *id)
+static void append_row_is(struct strbuf *q, const struct outbox_table *a, const char *id)
 {
     outrider__pg_sql_column(q, a, ROLE_ID, "o.");
     outrider__strbuf_appendf(q, " = %s::%s", id, a->map.columns[ROLE_ID]->type);
 }
 
-static void append_delete(struct strbuf *q, const struct adopted *a)
+static void append_delete(struct strbuf *q, const struct outbox_table *a)
 {
     outrider__strbuf_appendf(q, "DELETE FROM %s o WHERE ", a->outbox);
     outrider__pg_sql_column(q, a, ROLE_ID, "o.");
@@ -123,7 +123,8 @@ static void append_delete(struct strbuf *q, const struct adopted *a)
 }
 
 /* What polling had not settled, as far as the rows say; where they say nothing, all. */
-static void append_snapshot(struct strbuf *q, const struct pg_source *s, const struct adopted *a)
+static void append_snapshot(struct strbuf *q, const struct pg_source *s,
+                            const struct outbox_table *a)
 {
     struct pg_bounds bounds = outrider__pg_bounds_fixed(s->config, false);
     strbuf_append_str(q, "DECLARE outrider_sweep BINARY NO SCROLL CURSOR FOR SELECT ");
@@ -295,17 +296,17 @@ static void append_stored_column(struct strbuf *q, const char *column)
 }
 
 /* An id is made a value of its own table's type only: others may not take it. */
-static void append_whole_row(struct strbuf *q, const struct adopted *a)
+static void append_whole_row(struct strbuf *q, const struct outbox_table *a)
 {
     static const char *const stored[] = {"e.aggregate_type", "e.aggregate_id", "e.event_type",
                                          "e.headers",        "e.topic",        "e.partition_key"};
     struct strbuf id;
     outrider__strbuf_init(&id, 256);
-    outrider__strbuf_appendf(&id, "(CASE WHEN u.is_cut = 1 AND u.seq = %u THEN u.id END)", a->oid);
+    outrider__strbuf_appendf(&id, "(CASE WHEN u.is_cut = 1 AND u.seq = %u THEN u.id END)", a->id);
     strbuf_append_str(q, "SELECT e.id, ");
     for (size_t i = 0; i < sizeof stored / sizeof *stored; i++)
         append_stored_column(q, stored[i]);
-    outrider__pg_bytea_sql(q, a->map.columns[ROLE_PAYLOAD]->oid, "e.payload");
+    outrider__pg_bytea_sql(q, a->map.columns[ROLE_PAYLOAD]->type_id, "e.payload");
     strbuf_append_str(q, " AS payload FROM (SELECT ");
     outrider__pg_sql_event(q, a, "o.", NULL);
     outrider__strbuf_appendf(q, " FROM %s o WHERE ", a->outbox);
@@ -401,7 +402,7 @@ void outrider__cdc_tables_release(struct cdc_tables *t)
         free(t->items[i].snapshot_sql);
         free(t->items[i].cleanup_sql);
     }
-    outrider__pg_adoption_release(&t->adoption);
+    outrider__pg_table_reader_release(&t->adoption);
     free(t->items);
     free(t->outboxes);
     free(t->settle_log_sql);
@@ -483,7 +484,7 @@ static int settle_table(struct pg_source *s, struct cdc_table *t, const struct e
     outrider__pg_args_clear(a);
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < n; i++)
-        if (events[i].seq == (int64_t)t->a.oid && is_done_with(s, &events[i])) {
+        if (events[i].seq == (int64_t)t->a.id && is_done_with(s, &events[i])) {
             outrider__pg_array_text(a, events[i].id);
             n_done++;
         }

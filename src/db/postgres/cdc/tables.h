@@ -12,11 +12,11 @@
 #ifndef POSTGRES_CDC_TABLES_H
 #define POSTGRES_CDC_TABLES_H
 
-#include "postgres/adopt/adoption.h"
+#include "postgres/table/reader.h"
 #include "postgres/cdc/decode.h"
 
 struct cdc_table {
-    struct adopted a;
+    struct outbox_table a;
     char schema[64];    /* without quotes */
     char *settle_sql;   /* owned; NULL: nothing is done to its rows */
     char *snapshot_sql; /* owned: the rows that the first sweep reads */
@@ -30,7 +30,7 @@ struct cdc_tables {
     struct arena arena;
     struct cdc_table *items;
     size_t n;
-    struct adoption adoption;
+    struct table_reader adoption;
     struct cdc_outbox *outboxes; /* for the decoder; as many as tables */
     size_t n_outboxes;
     struct strbuf names;  /* "public.a, public.b": for statements and messages */

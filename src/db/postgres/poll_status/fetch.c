@@ -143,7 +143,7 @@ static int fill(struct status_source *d, const PGresult *r, struct outrider_erro
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
         e->row = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
         d->fetching.has_copies |= outrider__pg_get_bool(r, i, STATUS_HAS_COPY);
-        outrider__pg_adopt_complete(&d->fetching.table->a, e);
+        outrider__pg_table_complete(&d->fetching.table->a, e);
     }
     learn_size(d->fetching.table, b);
     if (!d->is_large)

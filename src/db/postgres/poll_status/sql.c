@@ -501,7 +501,7 @@ static void counted_publish_sql(struct strbuf *q, const struct status_table *t, 
     strbuf_append_str(q, " AS waits) SELECT count(*), count(*) FILTER (WHERE w.waits) FROM w");
 }
 
-void outrider__pg_mark_sql(struct strbuf *q, const struct adopted *a)
+void outrider__pg_mark_sql(struct strbuf *q, const struct outbox_table *a)
 {
     struct status_table t = {.a = *a};
     publish_sql(q, &t, false);
@@ -561,7 +561,7 @@ static void change_sql(struct strbuf *q, const struct status_table *t)
     and_ours(q, t);
 }
 
-void outrider__pg_failed_sql(struct strbuf *q, const struct adopted *a)
+void outrider__pg_failed_sql(struct strbuf *q, const struct outbox_table *a)
 {
     struct status_table t = {.a = *a};
     change_sql(q, &t);
@@ -589,7 +589,7 @@ static void park_sql(struct strbuf *q, const struct status_source *d, const stru
     stored(q, "e.aggregate_type");
     stored(q, "e.aggregate_id");
     stored(q, "e.event_type");
-    outrider__pg_bytea_sql(q, t->a.map.columns[ROLE_PAYLOAD]->oid, "e.payload");
+    outrider__pg_bytea_sql(q, t->a.map.columns[ROLE_PAYLOAD]->type_id, "e.payload");
     strbuf_append_str(q, ", ");
     stored(q, "e.headers");
     stored(q, "e.topic");
@@ -795,7 +795,7 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
         break;
     case ST_WORDS:
         if (t->a.map.waits_for_words)
-            outrider__pg_adopt_values_sql(&t->a, d->s->config, &d->s->cat, q);
+            outrider__pg_table_values_sql(&t->a, d->s->config, &d->s->cat, q);
         break;
     case ST_UNCOVERED:
         /* The CHECK of our own table admits no other word. */

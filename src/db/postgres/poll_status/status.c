@@ -49,7 +49,7 @@ void outrider__pg_status_look_later(struct status_source *d)
 
 static bool status_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
 {
-    return outrider__pg_adopt_reads(cat, config);
+    return outrider__pg_table_has_states(cat, config);
 }
 
 static int check_sink(struct status_source *d, const PGresult *r, struct outrider_error *err)
@@ -187,7 +187,7 @@ static int adopted_all(struct pg_source *s, struct outrider_error *err)
     return take_over(d, err);
 }
 
-static struct adopted *table_at(struct pg_source *s, size_t i)
+static struct outbox_table *table_at(struct pg_source *s, size_t i)
 {
     return &status_of(s)->tables[i].a;
 }
@@ -197,7 +197,7 @@ static int on_session(void *ctx, PGresult **results, int n, struct outrider_erro
     struct status_source *d = ctx;
     (void)results;
     (void)n;
-    return outrider__pg_adoption_begin(&d->adoption, err);
+    return outrider__pg_table_reader_begin(&d->adoption, err);
 }
 
 /* "pipeline@host:pid/", which begins the name of every owner of ours. */
@@ -226,14 +226,14 @@ static int make(struct pg_source *s, struct outrider_error *err)
     outrider__arena_init(&d->arena, 16384);
     outrider__pg_args_init(&d->args);
     name_owner(d);
-    int n = outrider__pg_adoption_count(s->config, err);
+    int n = outrider__pg_table_reader_count(s->config, err);
     if (n < 0)
         return -1;
     d->n_tables = (size_t)n;
     d->tables = calloc(d->n_tables, sizeof *d->tables);
     if (d->tables == NULL)
         return outrider__fail_nomem(err);
-    d->adoption = (struct adoption){
+    d->adoption = (struct table_reader){
         .s = s, .n = d->n_tables, .table = table_at, .done = adopted_all, .arena = &d->arena};
     return 0;
 }
@@ -451,7 +451,7 @@ static void status_close(struct pg_source *s)
         outrider__strbuf_release(&d->tables[i].uncovered);
     }
     free(d->tables);
-    outrider__pg_adoption_release(&d->adoption);
+    outrider__pg_table_reader_release(&d->adoption);
     outrider__pg_args_release(&d->args);
     outrider__arena_release(&d->arena);
     free(d);

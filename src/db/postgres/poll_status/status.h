@@ -31,7 +31,7 @@
 #ifndef POSTGRES_SOURCE_STATUS_H
 #define POSTGRES_SOURCE_STATUS_H
 
-#include "postgres/adopt/adoption.h"
+#include "postgres/table/reader.h"
 
 #define STATUS_FLIGHTS_MAX 8
 #define STATUS_OWNER_SIZE 224
@@ -63,7 +63,7 @@ struct status_replay {
 };
 
 struct status_table {
-    struct adopted a;
+    struct outbox_table a;
     bool claims;    /* a claim is written */
     bool has_owner; /* and says whose it is */
     int64_t epoch;
@@ -119,7 +119,7 @@ struct status_source {
     bool is_looking;
     int64_t beat_us; /* when the server must hear of us at the latest */
     struct pg_statement st_session, st_flush, st_beat;
-    struct adoption adoption;
+    struct table_reader adoption;
     size_t taking; /* the table whose cursor row is being taken over */
 };
 

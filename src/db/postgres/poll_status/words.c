@@ -12,7 +12,7 @@
 void outrider__pg_status_tell_waiting(const struct status_source *d)
 {
     for (size_t i = 0; i < d->n_tables; i++) {
-        const struct adopted *a = &d->tables[i].a;
+        const struct outbox_table *a = &d->tables[i].a;
         if (a->map.waits_for_words)
             outrider__pg_source_warn(
                 d->s,
@@ -58,10 +58,10 @@ static int on_words(void *ctx, PGresult **results, int n, struct outrider_error 
     outrider__strbuf_append(&t->seen, words);
     if (t->seen.failed)
         return outrider__fail_nomem(err);
-    if (outrider__pg_adopt_values(&t->a, d->s->config, results[0], &d->arena, err) < 0)
+    if (outrider__pg_table_values(&t->a, d->s->config, results[0], &d->arena, err) < 0)
         return -1;
     struct column_map before = t->a.map;
-    if (outrider__pg_adopt_infer(&t->a, d->s->config, &d->s->cat, &why) < 0) {
+    if (outrider__pg_table_infer(&t->a, d->s->config, &d->s->cat, &why) < 0) {
         t->a.map = before;
         /* The stream needs no words, and the sweep before it takes whatever is not settled. */
         if (d->s->cdc != NULL)
@@ -113,7 +113,7 @@ static int on_uncovered(void *ctx, PGresult **results, int n, struct outrider_er
     struct strbuf words;
     (void)n;
     outrider__strbuf_init(&words, 4096);
-    uint64_t count = outrider__pg_adopt_uncovered(results[0], &words);
+    uint64_t count = outrider__pg_table_uncovered(results[0], &words);
     if (is_news(t, results[0], count, err))
         outrider__pg_source_warn(d->s,
                                  "rows of %s are in a state that no word covers, and are not "

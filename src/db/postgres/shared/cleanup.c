@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/shared/cleanup.h"
 
 #include <inttypes.h>
@@ -142,8 +142,8 @@ int outrider__pg_store_cleanup(struct store *base, int64_t older_than_us, uint64
         return -1;
     if (drop_partitions(s, older_than_us, &dropped, err) < 0)
         return -1;
-    if (outrider__pg_store_adopts(s)) {
-        int rc = outrider__pg_adopted_cleanup(s, older_than_us, limit, ret_removed, err);
+    if (outrider__pg_store_has_states(s)) {
+        int rc = outrider__pg_tables_cleanup(s, older_than_us, limit, ret_removed, err);
         *ret_removed += rc == 0 ? dropped : 0;
         return rc;
     }

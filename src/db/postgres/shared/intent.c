@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "base/failpoint.h"
 #include "core/intent.h"
 #include "postgres/shared/source.h"

@@ -88,7 +88,7 @@ static int make_companions(struct pg_source *s, struct outrider_error *err)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, 65536);
-    outrider__pg_adopt_companions_sql(&s->cat, &sql);
+    outrider__pg_companions_sql(&s->cat, &sql);
     if (sql.failed) {
         outrider__strbuf_release(&sql);
         return outrider__fail_nomem(err);
@@ -116,7 +116,7 @@ static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_erro
     outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
     outrider__pg_place(s->conn.pg, place, sizeof place);
     bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
-    bool is_adopted = outrider__pg_adopt_reads(&s->cat, s->config);
+    bool is_adopted = outrider__pg_table_has_states(&s->cat, s->config);
     if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
         is_adopted)
         return make_companions(s, err);

@@ -2,7 +2,7 @@
 /* The PostgreSQL store: status, and dead letters. */
 #include "postgres/store/store.h"
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 
 #include <stdio.h>
 
@@ -135,8 +135,8 @@ int outrider__pg_store_status(struct store *base, void (*row)(void *, const stru
     PGresult *r = NULL;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
-    if (outrider__pg_store_adopts(s))
-        return outrider__pg_adopted_status(s, row, ctx, err);
+    if (outrider__pg_store_has_states(s))
+        return outrider__pg_tables_status(s, row, ctx, err);
     outrider__pg_args_init(&args);
     outrider__pg_arg_str(&args, s->cat.table);
     outrider__pg_arg_str(&args, s->config->name);
@@ -180,8 +180,8 @@ int outrider__pg_store_count_failed(struct store *base, uint64_t *ret_parked, ui
     PGresult *r = NULL;
     if (outrider__pg_store_ready(s, err) < 0)
         return -1;
-    if (outrider__pg_store_adopts(s)) {
-        if (outrider__pg_adopted_status(s, add_failed, &failed, err) < 0)
+    if (outrider__pg_store_has_states(s)) {
+        if (outrider__pg_tables_status(s, add_failed, &failed, err) < 0)
             return -1;
     } else {
         outrider__pg_args_init(&args);
@@ -272,8 +272,8 @@ int outrider__pg_store_dead_list(struct store *base, const struct dead_filter *f
         PQclear(r);
     }
     outrider__batch_release(&b);
-    if (rc == 0 && outrider__pg_store_adopts(s))
-        rc = outrider__pg_adopted_dead_list(s, f, row, ctx, err);
+    if (rc == 0 && outrider__pg_store_has_states(s))
+        rc = outrider__pg_tables_dead_list(s, f, row, ctx, err);
     return rc;
 }
 
@@ -289,8 +289,8 @@ static int change(struct pg_store *s, const char *sql, const struct dead_filter 
                    "cannot lock the cursors", NULL, err);
     if (rc < 0)
         return -1;
-    if (outrider__pg_store_adopts(s) &&
-        outrider__pg_adopted_dead_change(s, f, sql == sql_discard, &n_adopted, err) < 0)
+    if (outrider__pg_store_has_states(s) &&
+        outrider__pg_tables_dead_change(s, f, sql == sql_discard, &n_adopted, err) < 0)
         return -1;
     add_filter(&args, f);
     rc = query(s, sql, &args, "cannot change the parked events", &r, err);

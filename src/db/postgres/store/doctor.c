@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/client/client.h"
 #include "postgres/shared/durable.h"
 
@@ -101,7 +101,7 @@ static bool check_guard(const struct doctor *d)
 {
     struct pg_store *s = d->s;
     struct outrider_error why;
-    bool is_strict = !outrider__pg_store_adopts(s) || s->config->source.mode == MODE_CDC;
+    bool is_strict = !outrider__pg_store_has_states(s) || s->config->source.mode == MODE_CDC;
     if (s->cat.oid == 0 || outrider__pg_store_guard(s, is_strict, &why) == 0)
         return true;
     outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
@@ -191,8 +191,8 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
     check_standbys(&d);
     if (!check_guard(&d))
         return 0;
-    if (outrider__pg_store_adopts(s))
-        return outrider__pg_adopted_doctor(s, found, ctx, err);
+    if (outrider__pg_store_has_states(s))
+        return outrider__pg_tables_doctor(s, found, ctx, err);
     if (!check_outbox(&d))
         return 0;
     if (s->cat.has_seq && !s->cat.has_mark) {

@@ -5,7 +5,7 @@
  * delivered (again): a duplicate can be told by its id, a lost event cannot.
  * And clean-up, which rests on the same cursors.
  */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/shared/columns.h"
 #include "postgres/store/store.h"
 
@@ -153,7 +153,8 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
         return -1;
     size_t before = ret_report->len;
     int rc = outrider__pg_store_slot_resync(s, ret_report, err);
-    bool adopts = outrider__pg_store_adopts(s); /* rows carry their state: there is no position */
+    bool adopts =
+        outrider__pg_store_has_states(s); /* rows carry their state: there is no position */
     if (rc == 0 && !adopts)
         rc = read_and_write(s, &f, err);
     if (rc == 0 && (!f.is_intact || ret_report->len > before))

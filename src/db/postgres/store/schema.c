@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* init: the SQL is put together from the .sql files, run in one transaction. */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/store/store.h"
 
 #include <stdio.h>
@@ -350,8 +350,8 @@ int outrider__pg_store_init(struct store *base, const struct init_options *o,
     outrider__strbuf_init(&sql, 1 << 20);
     outrider__strbuf_init(&grants, 1 << 20);
     int rc = 0;
-    if (outrider__pg_store_adopts(s))
-        rc = outrider__pg_adopted_grants(s, &grants, err);
+    if (outrider__pg_store_has_states(s))
+        rc = outrider__pg_tables_grants(s, &grants, err);
     c.grants = strbuf_cstr(&grants);
     if (rc == 0)
         rc = compose(o, &c, &sql, err);

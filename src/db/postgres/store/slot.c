@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/cdc/slot.h"
 #include "postgres/shared/cleanup.h"
 
@@ -72,7 +72,7 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
     const char *table = s->cat.table;
     outrider__strbuf_init(&sql, 8192);
     strbuf_append_str(&sql, "SELECT k.mode, p.at, ");
-    if (outrider__pg_store_adopts(s))
+    if (outrider__pg_store_has_states(s))
         strbuf_append_str(&sql,
                           "NULL::int8, NULL::timestamptz"); /* the rows are counted elsewhere */
     else
@@ -215,7 +215,7 @@ static void tell_reset(const struct pg_store *s, const struct store_status *st, 
                        struct strbuf *out)
 {
     outrider__strbuf_appendf(out, "replication slot %s is lost: ", st->slot.name);
-    if (outrider__pg_store_adopts(s))
+    if (outrider__pg_store_has_states(s))
         strbuf_append_str(out, "every row that is not marked as published is delivered (again), "
                                "and every row of a table without a mark");
     else if (outrider__pg_get_bool(r, 0, 1))
@@ -254,7 +254,7 @@ int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report
     if (st.slot.exists && outrider__pg_store_drop(s, st.slot.name, &was_there, err) < 0)
         return -1;
     outrider__strbuf_init(&sql, 8192);
-    if (outrider__pg_store_adopts(s))
+    if (outrider__pg_store_has_states(s))
         reset_mapped_sql(&sql, s);
     else
         reset_sql(&sql, s);

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "base/failpoint.h"
 #include "postgres/cdc/slot.h"
 #include "postgres/store/slot_probe.h"
@@ -75,10 +75,10 @@ static int prepare(struct pg_store *s, struct outrider_error *err)
     if (outrider__pg_store_catalog(s, err) < 0)
         return -1;
     bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
-    if (s->cat.oid == 0 || is_complete || !outrider__pg_adopt_reads(&s->cat, s->config))
+    if (s->cat.oid == 0 || is_complete || !outrider__pg_table_has_states(&s->cat, s->config))
         return outrider__pg_store_ready(s, err);
     outrider__strbuf_init(&sql, (size_t)1 << 16);
-    outrider__pg_adopt_companions_sql(&s->cat, &sql);
+    outrider__pg_companions_sql(&s->cat, &sql);
     int rc = sql.failed ? outrider__fail_nomem(err)
                         : outrider__pg_store_exec(s, strbuf_cstr(&sql),
                                                   "cannot make outrider's own tables", err);
@@ -417,7 +417,7 @@ static void finish_sql(struct strbuf *sql, const struct pg_store *s)
                              "lsn = $3::text::pg_lsn, lsn_number = $4, "
                              "settled_xid = $5, system_id = %" PRId64 ", last_seq = ",
                              s->cat.cursor_table, s->cat.system_id);
-    if (s->cat.has_seq && !outrider__pg_adopt_reads(&s->cat, s->config))
+    if (s->cat.has_seq && !outrider__pg_table_has_states(&s->cat, s->config))
         outrider__strbuf_appendf(sql,
                                  "coalesce((SELECT o.seq FROM %s o WHERE ((o.xmin::text::int8 - "
                                  "$5) & 4294967295) >= 2147483648 ORDER BY o.seq DESC LIMIT 1), 0)",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "postgres/store/slot_probe.h"
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/cdc/decode.h"
 
 #define PORTION "1000"

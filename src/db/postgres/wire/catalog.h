@@ -68,7 +68,7 @@ extern const char outrider__pg_fingerprint_sql[];
 
 /* Whether there is a table, our own tables beside it, and the rights to use
  * them. RETRY: all of these can be mended while the relay waits. Of an adopted table
- * the rights are known with its map: outrider__pg_adopt_check(). */
+ * the rights are known with its map: outrider__pg_table_check(). */
 int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place, bool is_adopted,
                                struct outrider_error *err);
 /* Whether our own tables have all that this version needs. */

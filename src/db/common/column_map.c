@@ -9,9 +9,9 @@
  *     event type       the payload column's name without _json, _payload and
  *                      _body, if it has one of its own; else the aggregate type
  *     seq              the id if a sequence numbers it; else order is by time
- *                      and insertion, as far as the heap tells (adopt.c)
+ *                      and insertion, as far as the database tells
  */
-#include "postgres/adopt/map.h"
+#include "common/column_map.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -252,8 +252,8 @@ static bool has_record_key(const struct column_map *m)
 /* DEFAULT 0, which says that the number is a mark and not a count of something. */
 static bool begins_at_zero(const struct map_column *c)
 {
-    return c->initial != NULL &&
-           (strcmp(c->initial, "0") == 0 || strncmp(c->initial, "'0'::", 5) == 0);
+    return c->initial != NULL && (strcmp(c->initial, "0") == 0 ||
+                                  (c->initial_value != NULL && strcmp(c->initial_value, "0") == 0));
 }
 
 /* Beyond its name and its type. */

@@ -10,12 +10,12 @@
  * A word that is read must be evident: map.h (4). A word that is only written
  * may follow from the set to which the evident ones belong.
  */
-#include "postgres/adopt/map.h"
+#include "common/column_map.h"
 
 #include <stdio.h>
 #include <strings.h>
 
-#include "postgres/adopt/map_words.h"
+#include "common/status_vocabulary.h"
 
 static const struct {
     const char *name;

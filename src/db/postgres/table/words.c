@@ -4,7 +4,7 @@
  * which rows no word covers. Where an index begins with the column, each word is
  * one look into it, however large the table is.
  */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/store/store.h"
 
 #define SQL_CAP 65536
@@ -14,7 +14,8 @@
 #define LEARN_ROWS 1000000
 
 /* WITH RECURSIVE w(v, n): every word that the column has, NULL not among them. */
-static void each_word(struct strbuf *sql, const struct adopted *a, const struct map_column *status)
+static void each_word(struct strbuf *sql, const struct outbox_table *a,
+                      const struct map_column *status)
 {
     struct strbuf column;
     outrider__strbuf_init(&column, 1024);
@@ -30,7 +31,7 @@ static void each_word(struct strbuf *sql, const struct adopted *a, const struct 
     outrider__strbuf_release(&column);
 }
 
-static void found_words(struct strbuf *sql, const struct adopted *a,
+static void found_words(struct strbuf *sql, const struct outbox_table *a,
                         const struct map_column *status)
 {
     if (status->is_indexed) {
@@ -47,7 +48,8 @@ static void found_words(struct strbuf *sql, const struct adopted *a,
                              a->outbox, LEARN_ROWS);
 }
 
-void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipeline_config *config,
+void outrider__pg_table_values_sql(const struct outbox_table *a,
+                                   const struct pipeline_config *config,
                                    const struct pg_catalog *cat, struct strbuf *sql)
 {
     const struct map_column *status = outrider__map_status(&a->table, config);
@@ -77,7 +79,7 @@ void outrider__pg_adopt_values_sql(const struct adopted *a, const struct pipelin
     strbuf_append_str(sql, " DESC LIMIT 1)");
 }
 
-int outrider__pg_adopt_values(struct adopted *a, const struct pipeline_config *config,
+int outrider__pg_table_values(struct outbox_table *a, const struct pipeline_config *config,
                               const PGresult *r, struct arena *arena, struct outrider_error *err)
 {
     const struct map_column *known = outrider__map_status(&a->table, config);
@@ -92,11 +94,11 @@ int outrider__pg_adopt_values(struct adopted *a, const struct pipeline_config *c
     if (status->kind == KIND_ENUM)
         return 0;
     status->all = (struct string_list){0};
-    return outrider__pg_adopt_split(arena, found.data, &status->all) < 0 ? outrider__fail_nomem(err)
+    return outrider__pg_table_split(arena, found.data, &status->all) < 0 ? outrider__fail_nomem(err)
                                                                          : 0;
 }
 
-static void covered(struct strbuf *sql, const struct adopted *a)
+static void covered(struct strbuf *sql, const struct outbox_table *a)
 {
     const char *before = "";
     for (int s = 0; s < STATE_COUNT; s++) {
@@ -109,7 +111,7 @@ static void covered(struct strbuf *sql, const struct adopted *a)
 }
 
 /* A row that a time says was published needs no word. */
-static void and_unpublished(struct strbuf *sql, const struct adopted *a, const char *pipeline)
+static void and_unpublished(struct strbuf *sql, const struct outbox_table *a, const char *pipeline)
 {
     if (a->map.columns[ROLE_PUBLISHED_AT] != NULL) {
         strbuf_append_str(sql, " AND ");
@@ -126,7 +128,7 @@ static void and_unpublished(struct strbuf *sql, const struct adopted *a, const c
 }
 
 /* "(SELECT count(*) ...)" of the rows with one word, of which there may be millions. */
-static void count_of(struct strbuf *sql, const struct adopted *a, const char *pipeline,
+static void count_of(struct strbuf *sql, const struct outbox_table *a, const char *pipeline,
                      const char *is_word)
 {
     outrider__strbuf_appendf(sql, "(SELECT count(*) FROM (SELECT FROM %s o WHERE ", a->outbox);
@@ -137,7 +139,8 @@ static void count_of(struct strbuf *sql, const struct adopted *a, const char *pi
 }
 
 /* By a look into the index for each word. */
-static void uncovered_indexed(struct strbuf *sql, const struct adopted *a, const char *pipeline)
+static void uncovered_indexed(struct strbuf *sql, const struct outbox_table *a,
+                              const char *pipeline)
 {
     each_word(sql, a, a->map.columns[ROLE_STATUS]);
     strbuf_append_str(sql, "SELECT u.v, u.n FROM (SELECT w.v::text AS v, ");
@@ -150,7 +153,7 @@ static void uncovered_indexed(struct strbuf *sql, const struct adopted *a, const
 }
 
 /* The newest rows, if an index knows them; else any. */
-static void sample_of(struct strbuf *sql, const struct adopted *a)
+static void sample_of(struct strbuf *sql, const struct outbox_table *a)
 {
     static const enum column_role orders[] = {ROLE_SEQ, ROLE_CREATED_AT};
     strbuf_append_str(sql, "(SELECT ");
@@ -172,7 +175,8 @@ static void sample_of(struct strbuf *sql, const struct adopted *a)
     outrider__strbuf_appendf(sql, " LIMIT %d)", SAMPLE_ROWS);
 }
 
-void outrider__pg_sql_uncovered(struct strbuf *sql, const struct adopted *a, const char *pipeline)
+void outrider__pg_sql_uncovered(struct strbuf *sql, const struct outbox_table *a,
+                                const char *pipeline)
 {
     if (a->map.columns[ROLE_STATUS]->is_indexed) {
         uncovered_indexed(sql, a, pipeline);
@@ -194,7 +198,7 @@ void outrider__pg_sql_uncovered(struct strbuf *sql, const struct adopted *a, con
     strbuf_append_str(sql, " GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 10");
 }
 
-uint64_t outrider__pg_adopt_uncovered(const PGresult *r, struct strbuf *ret_words)
+uint64_t outrider__pg_table_uncovered(const PGresult *r, struct strbuf *ret_words)
 {
     uint64_t n = 0;
     for (int i = 0; i < PQntuples(r); i++) {
@@ -210,9 +214,9 @@ uint64_t outrider__pg_adopt_uncovered(const PGresult *r, struct strbuf *ret_word
     return n;
 }
 
-int outrider__pg_adopted_uncovered(struct pg_store *s, const struct adopted *a,
-                                   const char *pipeline, struct strbuf *ret_words, uint64_t *ret_n,
-                                   struct outrider_error *err)
+int outrider__pg_tables_uncovered(struct pg_store *s, const struct outbox_table *a,
+                                  const char *pipeline, struct strbuf *ret_words, uint64_t *ret_n,
+                                  struct outrider_error *err)
 {
     struct strbuf sql;
     PGresult *r = NULL;
@@ -227,7 +231,7 @@ int outrider__pg_adopted_uncovered(struct pg_store *s, const struct adopted *a,
     outrider__strbuf_release(&sql);
     if (rc < 0)
         return -1;
-    *ret_n = outrider__pg_adopt_uncovered(r, ret_words);
+    *ret_n = outrider__pg_table_uncovered(r, ret_words);
     PQclear(r);
     return 0;
 }

@@ -6,7 +6,7 @@
  */
 #include <stdio.h>
 
-#include "postgres/adopt/map_words.h"
+#include "common/status_vocabulary.h"
 
 static const struct convention {
     const char *table;   /* its name, or NULL: the columns are enough */

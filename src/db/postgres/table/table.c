@@ -1,15 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a table's columns from the catalogue, and SQL made from the map. */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 
 #include <stdio.h>
 
-#include "adopt.sql.h"
+#include "table.sql.h"
 
-const char *const outrider__pg_adopt_sql = sql_adopt;
+const char *const outrider__pg_table_sql = sql_table;
 
-#define PG_CHAR 18
 #define PG_NAME 19
+_Static_assert(PG_NAME_MAX == OUTBOX_NAME_MAX, "names of tables");
+#define HIDDEN_BY_RULE(statement)                                                                \
+    "has a rule that does something else INSTEAD of " statement ", so no row could be settled; " \
+    "DROP RULE"
+
+const struct map_dialect outrider__pg_map_dialect = {
+    .row_place = "xmin, cmin, tableoid, ctid",
+    .add_unique = "CREATE UNIQUE INDEX CONCURRENTLY ON @table@ (@column@)",
+    .forbid_null = "ALTER TABLE @table@ ALTER COLUMN @column@ SET NOT NULL",
+    .allow_null = "ALTER TABLE @table@ ALTER COLUMN @column@ DROP NOT NULL",
+    .widen = "ALTER TABLE @table@ ALTER COLUMN @column@ TYPE bigint",
+    .wide_integer = "bigint",
+    .join_relay = "GRANT outrider_relay TO @role@",
+};
 
 enum column {
     C_OID,
@@ -48,6 +61,11 @@ enum column {
     C_GENERATED
 };
 
+static uint8_t width_of(Oid type)
+{
+    return type == PG_INT8 ? 8 : type == PG_INT4 ? 4 : type == PG_INT2 ? 2 : 0;
+}
+
 static enum map_kind kind_of(Oid type, char typtype)
 {
     if (typtype == 'e')
@@ -62,6 +80,8 @@ static enum map_kind kind_of(Oid type, char typtype)
     case PG_BPCHAR:
     case PG_NAME:
         return KIND_TEXT;
+    case PG_NUMERIC:
+        return KIND_DECIMAL;
     case PG_BOOL:
         return KIND_BOOLEAN;
     case PG_TIMESTAMP:
@@ -88,7 +108,7 @@ static const char *keep(struct arena *arena, const PGresult *r, int row, int col
     return copy.data;
 }
 
-int outrider__pg_adopt_split(struct arena *arena, const char *text, struct string_list *ret_list)
+int outrider__pg_table_split(struct arena *arena, const char *text, struct string_list *ret_list)
 {
     size_t n = 1;
     if (text == NULL)
@@ -110,12 +130,32 @@ int outrider__pg_adopt_split(struct arena *arena, const char *text, struct strin
     }
 }
 
+/* The text of a literal that is all of a default ('a', 'a'::text); NULL: it is something else. */
+const char *outrider__pg_default_value(struct arena *arena, const char *sql)
+{
+    if (sql == NULL || *sql != '\'')
+        return NULL;
+    char *value = outrider__arena_alloc(arena, strlen(sql));
+    size_t n = 0;
+    const char *p = sql + 1;
+    for (; value != NULL && *p != '\0' && (*p != '\'' || p[1] == '\''); p++) {
+        p += *p == '\'';
+        value[n++] = *p;
+    }
+    if (value == NULL || *p == '\0')
+        return NULL;
+    value[n] = '\0';
+    p++;
+    bool is_all = *p == '\0' || strncmp(p, "::", 2) == 0;
+    return is_all && strpbrk(p, "'|") == NULL ? value : NULL; /* 'a'::text || 'b'::text */
+}
+
 static int read_column(struct map_column *c, const PGresult *r, int row, struct arena *arena)
 {
     *c = (struct map_column){
         .name = keep(arena, r, row, C_COLUMN),
         .type = keep(arena, r, row, C_TYPE),
-        .oid = (Oid)outrider__pg_get_int(r, row, C_TYPE_OID, 0),
+        .type_id = (uint32_t)outrider__pg_get_int(r, row, C_TYPE_OID, 0),
         .length = (int32_t)outrider__pg_get_int(r, row, C_LENGTH, -1),
         .is_not_null = outrider__pg_get_bool(r, row, C_NOT_NULL),
         .is_key = outrider__pg_get_bool(r, row, C_IS_KEY),
@@ -131,12 +171,16 @@ static int read_column(struct map_column *c, const PGresult *r, int row, struct 
         .can_select = outrider__pg_get_bool(r, row, C_CAN_SELECT),
         .can_update = outrider__pg_get_bool(r, row, C_CAN_UPDATE),
     };
-    c->kind = kind_of(c->oid, *outrider__pg_get_str(r, row, C_TYPE_KIND));
+    c->width = width_of(c->type_id);
+    c->has_zone = c->type_id == PG_TIMESTAMPTZ;
+    c->is_padded = c->type_id == PG_BPCHAR;
+    c->initial_value = outrider__pg_default_value(arena, c->initial);
+    c->kind = kind_of(c->type_id, *outrider__pg_get_str(r, row, C_TYPE_KIND));
     if (c->name == NULL || c->type == NULL || c->quoted == NULL)
         return -1;
-    if (outrider__pg_adopt_split(arena, keep(arena, r, row, C_CONDITIONS), &c->conditions) < 0)
+    if (outrider__pg_table_split(arena, keep(arena, r, row, C_CONDITIONS), &c->conditions) < 0)
         return -1;
-    return outrider__pg_adopt_split(arena, keep(arena, r, row, C_LABELS), &c->all);
+    return outrider__pg_table_split(arena, keep(arena, r, row, C_LABELS), &c->all);
 }
 
 static int check_relation(const PGresult *r, const char *asked, struct outrider_error *err)
@@ -154,7 +198,7 @@ static int check_relation(const PGresult *r, const char *asked, struct outrider_
                                         : "no table");
 }
 
-int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *asked,
+int outrider__pg_table_read(struct outbox_table *a, const PGresult *r, const char *asked,
                             struct arena *arena, struct outrider_error *err)
 {
     int n = PQntuples(r);
@@ -170,13 +214,14 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
                               MAP_COLUMNS_MAX);
     if (check_relation(r, asked, err) < 0)
         return -1;
-    a->oid = (Oid)outrider__pg_get_int(r, 0, C_OID, 0);
+    a->id = (uint32_t)outrider__pg_get_int(r, 0, C_OID, 0);
     a->is_partitioned = outrider__pg_get_bool(r, 0, C_PARTITIONED);
     a->is_ours = outrider__pg_get_bool(r, 0, C_OURS);
     a->is_owned = outrider__pg_get_bool(r, 0, C_OWNED);
     (void)snprintf(a->outbox, sizeof a->outbox, "%s", outrider__pg_get_str(r, 0, C_QUOTED));
     (void)snprintf(a->schema, sizeof a->schema, "%s", outrider__pg_get_str(r, 0, C_SCHEMA));
     a->table = (struct map_table){
+        .dialect = &outrider__pg_map_dialect,
         .name = keep(arena, r, 0, C_NAME),
         .quoted = a->outbox,
         .columns = outrider__arena_alloc(arena, (size_t)n * sizeof *a->table.columns),
@@ -186,8 +231,10 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
         .is_partitioned = a->is_partitioned,
         .can_delete = outrider__pg_get_bool(r, 0, C_CAN_DELETE),
         .can_see_place = outrider__pg_get_bool(r, 0, C_CAN_SEE_PLACE),
-        .hides_update = outrider__pg_get_bool(r, 0, C_HIDES_UPDATE),
-        .hides_delete = outrider__pg_get_bool(r, 0, C_HIDES_DELETE),
+        .hides_update =
+            outrider__pg_get_bool(r, 0, C_HIDES_UPDATE) ? HIDDEN_BY_RULE("UPDATE") : NULL,
+        .hides_delete =
+            outrider__pg_get_bool(r, 0, C_HIDES_DELETE) ? HIDDEN_BY_RULE("DELETE") : NULL,
     };
     if (a->table.name == NULL || a->table.columns == NULL || a->table.role == NULL)
         return outrider__fail_nomem(err);
@@ -197,13 +244,14 @@ int outrider__pg_adopt_read(struct adopted *a, const PGresult *r, const char *as
     return 0;
 }
 
-bool outrider__pg_adopt_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
+bool outrider__pg_table_has_states(const struct pg_catalog *cat,
+                                   const struct pipeline_config *config)
 {
     return cat->has_mark || !cat->has_seq || config->source.tables.n > 1 ||
            outrider__map_is_given(config);
 }
 
-int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *config,
+int outrider__pg_table_infer(struct outbox_table *a, const struct pipeline_config *config,
                              const struct pg_catalog *cat, struct outrider_error *err)
 {
     if (outrider__map_infer(&a->table, config, &a->map, err) < 0)
@@ -223,7 +271,7 @@ int outrider__pg_adopt_infer(struct adopted *a, const struct pipeline_config *co
     return 0;
 }
 
-int outrider__pg_adopt_check(struct adopted *a, const struct pipeline_config *config,
+int outrider__pg_table_check(struct outbox_table *a, const struct pipeline_config *config,
                              struct outrider_error *err)
 {
     int after = config->source.after_publish;
@@ -268,24 +316,24 @@ void outrider__pg_sql_literal(struct strbuf *sql, const char *text)
     append_quoted(sql, text, '\'');
 }
 
-void outrider__pg_sql_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
-                             const char *alias)
+void outrider__pg_sql_column(struct strbuf *sql, const struct outbox_table *a,
+                             enum column_role role, const char *alias)
 {
     strbuf_append_str(sql, alias);
     outrider__pg_sql_ident(sql, a->map.columns[role]->name);
 }
 
-static bool has(const struct adopted *a, enum column_role role)
+static bool has(const struct outbox_table *a, enum column_role role)
 {
     return a->map.columns[role] != NULL;
 }
 
-static bool is_bytes(const struct adopted *a, enum column_role role)
+static bool is_bytes(const struct outbox_table *a, enum column_role role)
 {
     return has(a, role) && a->map.columns[role]->kind == KIND_BYTES;
 }
 
-void outrider__pg_sql_id(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_id(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     bool is_hex = is_bytes(a, ROLE_ID);
     if (is_hex)
@@ -294,13 +342,13 @@ void outrider__pg_sql_id(struct strbuf *sql, const struct adopted *a, const char
     strbuf_append_str(sql, is_hex ? ", 'hex'))" : "::text");
 }
 
-static bool has_byte_keys(const struct adopted *a)
+static bool has_byte_keys(const struct outbox_table *a)
 {
     return is_bytes(a, ROLE_AGGREGATE_ID) || is_bytes(a, ROLE_PARTITION_KEY);
 }
 
 /* A key column as bytes. */
-static void key_bytes(struct strbuf *sql, const struct adopted *a, enum column_role role,
+static void key_bytes(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                       const char *alias)
 {
     if (!is_bytes(a, role))
@@ -309,7 +357,7 @@ static void key_bytes(struct strbuf *sql, const struct adopted *a, enum column_r
     strbuf_append_str(sql, is_bytes(a, role) ? "::bytea, " : "::text, 'UTF8'), ");
 }
 
-static void key_columns(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void key_columns(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     bool bytes = has_byte_keys(a);
     strbuf_append_str(sql, "coalesce(");
@@ -327,7 +375,7 @@ static void key_columns(struct strbuf *sql, const struct adopted *a, const char 
     strbuf_append_str(sql, bytes ? "''::bytea)" : "'')");
 }
 
-void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_key(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     struct strbuf key;
     outrider__strbuf_init(&key, 2048);
@@ -343,7 +391,7 @@ void outrider__pg_sql_key(struct strbuf *sql, const struct adopted *a, const cha
     outrider__strbuf_release(&key);
 }
 
-void outrider__pg_sql_lane(struct strbuf *sql, const struct adopted *a, const char *lane)
+void outrider__pg_sql_lane(struct strbuf *sql, const struct outbox_table *a, const char *lane)
 {
     if (!has_byte_keys(a)) {
         strbuf_append_str(sql, lane);
@@ -355,7 +403,7 @@ void outrider__pg_sql_lane(struct strbuf *sql, const struct adopted *a, const ch
                              lane, lane, lane);
 }
 
-static void words_of(struct strbuf *sql, const struct adopted *a, const enum map_state *states,
+static void words_of(struct strbuf *sql, const struct outbox_table *a, const enum map_state *states,
                      size_t n)
 {
     const char *before = "";
@@ -369,7 +417,7 @@ static void words_of(struct strbuf *sql, const struct adopted *a, const enum map
 }
 
 /* No word for pending is known: whatever is not settled is new. */
-static void not_settled(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void not_settled(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     static const enum map_state settled[] = {STATE_PUBLISHED, STATE_DEAD, STATE_EXPIRED};
     struct strbuf words;
@@ -385,7 +433,7 @@ static void not_settled(struct strbuf *sql, const struct adopted *a, const char 
     outrider__strbuf_release(&words);
 }
 
-void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_unsettled(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     static const enum map_state live[] = {STATE_PENDING, STATE_PROCESSING, STATE_FAILED};
     if (a->map.waits_for_words) {
@@ -412,7 +460,7 @@ void outrider__pg_sql_unsettled(struct strbuf *sql, const struct adopted *a, con
     }
 }
 
-void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct adopted *a,
+void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct outbox_table *a,
                                    const char *pipeline)
 {
     if (a->cursor_table[0] == '\0')
@@ -424,7 +472,7 @@ void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct adopted *a,
                              a->cursor_table, pipeline);
 }
 
-void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_published(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     bool is_known = a->map.values[STATE_PUBLISHED][0] != '\0'; /* or the word is waited for */
     if (a->map.mark == MARK_STATUS && is_known) {
@@ -442,7 +490,7 @@ void outrider__pg_sql_published(struct strbuf *sql, const struct adopted *a, con
 }
 
 /* A column as text (bytes: as they are), or what stands for it. */
-static void text_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+static void text_column(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                         const char *alias, const char *otherwise, const struct pg_bounds *b)
 {
     struct strbuf value;
@@ -462,7 +510,7 @@ static void text_column(struct strbuf *sql, const struct adopted *a, enum column
     outrider__strbuf_release(&value);
 }
 
-static void cast_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+static void cast_column(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                         const char *alias, const char *type)
 {
     if (has(a, role))
@@ -472,7 +520,7 @@ static void cast_column(struct strbuf *sql, const struct adopted *a, enum column
     outrider__strbuf_appendf(sql, "::%s, ", type);
 }
 
-static void time_column(struct strbuf *sql, const struct adopted *a, enum column_role role,
+static void time_column(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                         const char *alias)
 {
     if (has(a, role))
@@ -482,7 +530,7 @@ static void time_column(struct strbuf *sql, const struct adopted *a, enum column
     strbuf_append_str(sql, ", ");
 }
 
-static void headers_as_json(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void headers_as_json(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     strbuf_append_str(sql, is_bytes(a, ROLE_HEADERS) ? "convert_from(" : "(");
     outrider__pg_sql_column(sql, a, ROLE_HEADERS, alias);
@@ -490,7 +538,7 @@ static void headers_as_json(struct strbuf *sql, const struct adopted *a, const c
 }
 
 /* The event's own, or NULL where they are no object. */
-static void own_headers(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void own_headers(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     strbuf_append_str(sql, "CASE WHEN json_typeof(");
     headers_as_json(sql, a, alias);
@@ -508,7 +556,7 @@ static void quoted(struct strbuf *sql, const struct map_column *c, const char *a
 /* As JSON; a moment in UTC, whatever the session's time zone is. */
 static void header_value(struct strbuf *sql, const struct map_column *c, const char *alias)
 {
-    bool is_moment = c->oid == PG_TIMESTAMPTZ;
+    bool is_moment = c->has_zone;
     if (is_moment) {
         strbuf_append_str(sql, "CASE WHEN isfinite(");
         quoted(sql, c, alias);
@@ -523,7 +571,7 @@ static void header_value(struct strbuf *sql, const struct map_column *c, const c
 
 /* The event's own headers and those that are made from columns, as one object. Not jsonb,
  * which has an order and a spelling of its own: the stream brings the same. */
-static void joined_headers(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void joined_headers(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     strbuf_append_str(sql, "(SELECT json_object_agg(h.k, h.v) FROM (");
     if (has(a, ROLE_HEADERS)) {
@@ -547,7 +595,7 @@ static void joined_headers(struct strbuf *sql, const struct adopted *a, const ch
 }
 
 /* Where the row does not say when it was written: when it is read. */
-static void created_column(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void created_column(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     strbuf_append_str(sql, "coalesce(");
     time_column(sql, a, ROLE_CREATED_AT, alias);
@@ -555,7 +603,7 @@ static void created_column(struct strbuf *sql, const struct adopted *a, const ch
 }
 
 /* SQL over them as t.h; what is put together is put together once. */
-static void over_joined(struct strbuf *sql, const struct adopted *a, const char *alias,
+static void over_joined(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                         const struct pg_bounds *b, const char *above, const char *otherwise)
 {
     outrider__strbuf_appendf(
@@ -565,7 +613,7 @@ static void over_joined(struct strbuf *sql, const struct adopted *a, const char 
     strbuf_append_str(sql, " AS h OFFSET 0) t)");
 }
 
-static void headers_column(struct strbuf *sql, const struct adopted *a, const char *alias,
+static void headers_column(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                            const struct pg_bounds *b)
 {
     struct strbuf column;
@@ -576,7 +624,8 @@ static void headers_column(struct strbuf *sql, const struct adopted *a, const ch
         joined_headers(sql, a, alias);
     } else if (has(a, ROLE_HEADERS)) {
         outrider__pg_sql_column(&column, a, ROLE_HEADERS, alias);
-        outrider__pg_sql_headers(sql, a->map.columns[ROLE_HEADERS]->oid, strbuf_cstr(&column), b);
+        outrider__pg_sql_headers(sql, a->map.columns[ROLE_HEADERS]->type_id, strbuf_cstr(&column),
+                                 b);
     } else {
         strbuf_append_str(sql, "NULL::text");
     }
@@ -585,7 +634,7 @@ static void headers_column(struct strbuf *sql, const struct adopted *a, const ch
     outrider__strbuf_release(&column);
 }
 
-static void large_headers(struct strbuf *sql, const struct adopted *a, const char *alias,
+static void large_headers(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                           const struct pg_bounds *b)
 {
     struct strbuf column, size;
@@ -593,7 +642,7 @@ static void large_headers(struct strbuf *sql, const struct adopted *a, const cha
     outrider__strbuf_init(&size, 4096);
     if (a->map.n_headers == 0 && has(a, ROLE_HEADERS)) {
         outrider__pg_sql_column(&column, a, ROLE_HEADERS, alias);
-        outrider__pg_size_sql(&size, a->map.columns[ROLE_HEADERS]->oid, strbuf_cstr(&column));
+        outrider__pg_size_sql(&size, a->map.columns[ROLE_HEADERS]->type_id, strbuf_cstr(&column));
         outrider__pg_sql_large_column(sql, "headers", strbuf_cstr(&size), b->headers);
     } else if (a->map.n_headers > 0) {
         strbuf_append_str(sql, " ELSE ");
@@ -605,7 +654,7 @@ static void large_headers(struct strbuf *sql, const struct adopted *a, const cha
 }
 
 /* EV_LARGE: rows are settled by their id, so that is read whatever its size. */
-static void large_column(struct strbuf *sql, const struct adopted *a, const char *alias,
+static void large_column(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                          const struct pg_bounds *b)
 {
     static const struct {
@@ -650,7 +699,7 @@ static void payload_column(struct strbuf *sql, const struct map_column *payload,
                                  column, cast);
 }
 
-void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const char *alias,
+void outrider__pg_sql_event(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                             const struct pg_bounds *b)
 {
     const struct map_column *payload = a->map.columns[ROLE_PAYLOAD];
@@ -658,7 +707,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     outrider__strbuf_init(&column, 512);
     outrider__strbuf_init(&size, 4096);
     outrider__pg_sql_column(&column, a, ROLE_PAYLOAD, alias);
-    outrider__pg_size_sql(&size, payload->oid, strbuf_cstr(&column));
+    outrider__pg_size_sql(&size, payload->type_id, strbuf_cstr(&column));
     cast_column(sql, a, ROLE_SEQ, alias, "int8");
     outrider__pg_sql_id(sql, a, alias);
     strbuf_append_str(sql, ", ");
@@ -681,13 +730,13 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct adopted *a, const c
     outrider__strbuf_release(&size);
 }
 
-static enum column_role time_role(const struct adopted *a)
+static enum column_role time_role(const struct outbox_table *a)
 {
     return has(a, ROLE_CREATED_AT) ? ROLE_CREATED_AT : ROLE_OCCURRED_AT;
 }
 
 /* " ORDER BY " and the columns that say the order; whether there is nothing to add. */
-static bool order_by_columns(struct strbuf *sql, const struct adopted *a, const char *alias)
+static bool order_by_columns(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     strbuf_append_str(sql, " ORDER BY ");
     if (has(a, ROLE_SEQ)) {
@@ -701,7 +750,8 @@ static bool order_by_columns(struct strbuf *sql, const struct adopted *a, const 
     return false;
 }
 
-void outrider__pg_sql_page_order(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_page_order(struct strbuf *sql, const struct outbox_table *a,
+                                 const char *alias)
 {
     if (!order_by_columns(sql, a, alias))
         outrider__pg_sql_column(sql, a, ROLE_ID, alias);
@@ -709,7 +759,7 @@ void outrider__pg_sql_page_order(struct strbuf *sql, const struct adopted *a, co
 
 /* Rows that a relay has had and changed: another place in the heap is theirs since then. They
  * were read in order, so each of them comes before all rows of its key that no relay had. */
-static void changed_first(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void changed_first(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     static const enum column_role counts[] = {ROLE_ATTEMPTS, ROLE_CLAIM};
     bool has_failed = a->map.mark == MARK_STATUS && a->map.values[STATE_FAILED][0] != '\0';
@@ -738,7 +788,7 @@ static void changed_first(struct strbuf *sql, const struct adopted *a, const cha
  * had, and stands behind it. There an id that grows with time is the better witness: whether
  * it does is known of versions 6 and 7, and is the only hope of what is no uuid.
  */
-static bool order_by_id(struct strbuf *sql, const struct adopted *a, const char *alias)
+static bool order_by_id(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     if (!outrider__map_shows_claims(&a->map) || has(a, ROLE_CLAIM))
         return false;
@@ -765,7 +815,7 @@ static bool order_by_id(struct strbuf *sql, const struct adopted *a, const char 
  * where the server does not note that, as they first wrote (their age without a sign: what is
  * frozen for more than 2^31 transactions is still the oldest).
  */
-void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_order(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     if (order_by_columns(sql, a, alias) || order_by_id(sql, a, alias))
         return;
@@ -778,7 +828,8 @@ void outrider__pg_sql_order(struct strbuf *sql, const struct adopted *a, const c
                              alias, alias, alias, alias, alias, alias);
 }
 
-void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, const char *alias)
+void outrider__pg_sql_settled_at(struct strbuf *sql, const struct outbox_table *a,
+                                 const char *alias)
 {
     static const enum column_role times[] = {ROLE_PUBLISHED_AT, ROLE_UPDATED_AT, ROLE_CREATED_AT,
                                              ROLE_OCCURRED_AT};
@@ -794,7 +845,7 @@ void outrider__pg_sql_settled_at(struct strbuf *sql, const struct adopted *a, co
 }
 
 /* Settled for good: dead letters wait for a person. */
-static void over(struct strbuf *sql, const struct adopted *a, const char *alias)
+static void over(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     const char *expired = a->map.values[STATE_EXPIRED];
     bool tells = a->map.mark == MARK_STATUS && expired[0] != '\0' &&
@@ -810,7 +861,7 @@ static void over(struct strbuf *sql, const struct adopted *a, const char *alias)
     strbuf_append_str(sql, ")");
 }
 
-void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
+void outrider__pg_sql_cleanup(struct strbuf *sql, const struct outbox_table *a)
 {
     outrider__strbuf_appendf(sql, "DELETE FROM %s o WHERE ", a->outbox);
     outrider__pg_sql_column(sql, a, ROLE_ID, "o.");
@@ -833,7 +884,7 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct adopted *a)
     strbuf_append_str(sql, " < $1::timestamptz LIMIT $2::int8)");
 }
 
-void outrider__pg_adopt_complete(const struct adopted *a, struct event *e)
+void outrider__pg_table_complete(const struct outbox_table *a, struct event *e)
 {
     if (bytes_is_null(e->aggregate_type))
         e->aggregate_type = bytes_str(a->map.aggregate_type);

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "core/options.h"
-#include "postgres/adopt/map.h"
+#include "common/column_map.h"
 
 static struct arena arena;
 static struct pipeline_config config;
@@ -38,8 +38,18 @@ static void given(const char *name, const char *value)
     }
 #define KEY .is_key = true, .is_unique = true, .is_indexed = true, .is_not_null = true
 
+static const struct map_dialect dialect = {
+    .add_unique = "ADD UNIQUE",
+    .forbid_null = "FORBID NULL",
+    .allow_null = "ALLOW NULL",
+    .widen = "WIDEN",
+    .wide_integer = "bigint",
+    .join_relay = "JOIN",
+};
+
 #define TABLE(t, columns_of_it)                            \
-    static struct map_table t = {.quoted = "public." #t,   \
+    static struct map_table t = {.dialect = &dialect,      \
+                                 .quoted = "public." #t,   \
                                  .name = #t,               \
                                  .columns = columns_of_it, \
                                  .n_key = 1,               \
@@ -53,7 +63,7 @@ static struct map_column columns_000[] = {
     COLUMN("payload", KIND_TEXT),
     COLUMN("created_at", KIND_TIME),
     COLUMN("processed_at", KIND_TIME),
-    COLUMN("status", KIND_TEXT, .initial = "'PENDING'::character varying"),
+    COLUMN("status", KIND_TEXT, .initial_value = "PENDING"),
 };
 TABLE(outbox, columns_000);
 

@@ -2,7 +2,7 @@
 /* What doctor says of a table whose rows carry their state: the map, and what is amiss. */
 #include <stdio.h>
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/client/client.h"
 #include "postgres/store/store.h"
 
@@ -13,7 +13,7 @@ struct doctor {
     struct finder to;
 };
 
-static void tell_map(const struct doctor *d, const struct adopted *a)
+static void tell_map(const struct doctor *d, const struct outbox_table *a)
 {
     struct strbuf text;
     outrider__strbuf_init(&text, 8192);
@@ -27,8 +27,9 @@ static void tell_map(const struct doctor *d, const struct adopted *a)
 }
 
 /* A statement that a relay will need: the server says whether it can be prepared. */
-static void try_statement(const struct doctor *d, const struct adopted *a,
-                          void (*build)(struct strbuf *, const struct adopted *), const char *what)
+static void try_statement(const struct doctor *d, const struct outbox_table *a,
+                          void (*build)(struct strbuf *, const struct outbox_table *),
+                          const char *what)
 {
     struct outrider_error why;
     struct strbuf statement, sql;
@@ -47,11 +48,11 @@ static void try_statement(const struct doctor *d, const struct adopted *a,
     outrider__strbuf_release(&sql);
 }
 
-/* What stops a relay at its start: see adopt.h. */
-static void check_start(const struct doctor *d, struct adopted *a)
+/* What stops a relay at its start: see table.h. */
+static void check_start(const struct doctor *d, struct outbox_table *a)
 {
     struct outrider_error why;
-    if (outrider__pg_adopt_check(a, d->s->config, &why) < 0) {
+    if (outrider__pg_table_check(a, d->s->config, &why) < 0) {
         outrider__find(&d->to, FINDING_PROBLEM, NULL, "%s", why.message);
         return;
     }
@@ -62,7 +63,7 @@ static void check_start(const struct doctor *d, struct adopted *a)
     try_statement(d, a, outrider__pg_failed_sql, "cannot mark events as failed");
 }
 
-static void check_order(const struct doctor *d, const struct adopted *a)
+static void check_order(const struct doctor *d, const struct outbox_table *a)
 {
     const struct map_column *time = a->map.columns[ROLE_CREATED_AT] != NULL
                                         ? a->map.columns[ROLE_CREATED_AT]
@@ -77,12 +78,12 @@ static void check_order(const struct doctor *d, const struct adopted *a)
         a->outbox, time != NULL ? time->name : "", time != NULL ? ", then by " : "");
 }
 
-static void check_uncovered(const struct doctor *d, const struct adopted *a)
+static void check_uncovered(const struct doctor *d, const struct outbox_table *a)
 {
     struct strbuf words;
     uint64_t n = 0;
     outrider__strbuf_init(&words, 8192);
-    if (outrider__pg_adopted_uncovered(d->s, a, d->s->config->name, &words, &n, NULL) == 0 && n > 0)
+    if (outrider__pg_tables_uncovered(d->s, a, d->s->config->name, &words, &n, NULL) == 0 && n > 0)
         outrider__find(&d->to, FINDING_WARNING,
                        "say what the state means with map.status_values, or give the rows a state "
                        "that is known",
@@ -93,7 +94,7 @@ static void check_uncovered(const struct doctor *d, const struct adopted *a)
     outrider__strbuf_release(&words);
 }
 
-static void check_values(const struct doctor *d, const struct adopted *a)
+static void check_values(const struct doctor *d, const struct outbox_table *a)
 {
     if (a->map.mark != MARK_STATUS)
         return;
@@ -120,7 +121,7 @@ static void check_values(const struct doctor *d, const struct adopted *a)
     check_uncovered(d, a);
 }
 
-static void check_retries(const struct doctor *d, const struct adopted *a)
+static void check_retries(const struct doctor *d, const struct outbox_table *a)
 {
     if (a->parks_retries)
         outrider__find(&d->to, FINDING_NOTE, NULL,
@@ -134,7 +135,7 @@ static void check_retries(const struct doctor *d, const struct adopted *a)
             a->outbox);
 }
 
-static void check_index(const struct doctor *d, const struct adopted *a)
+static void check_index(const struct doctor *d, const struct outbox_table *a)
 {
     enum column_role mark = a->map.mark == MARK_STATUS    ? ROLE_STATUS
                             : a->map.mark == MARK_BOOLEAN ? ROLE_PUBLISHED
@@ -154,7 +155,7 @@ static void check_index(const struct doctor *d, const struct adopted *a)
     /* Any index that begins with the mark, or has a condition, may serve. */
     struct pg_args args;
     outrider__pg_args_init(&args);
-    outrider__pg_arg_oid(&args, a->oid);
+    outrider__pg_arg_oid(&args, a->id);
     outrider__pg_arg_str(&args, a->map.columns[mark]->name);
     if (outrider__pg_store_query(
             d->s,
@@ -175,7 +176,7 @@ static void check_index(const struct doctor *d, const struct adopted *a)
 }
 
 /* Of a column in the newest rows; 0 where there is none. */
-static int64_t largest(const struct doctor *d, const struct adopted *a, enum column_role role)
+static int64_t largest(const struct doctor *d, const struct outbox_table *a, enum column_role role)
 {
     struct strbuf sql, column;
     PGresult *r = NULL;
@@ -186,7 +187,7 @@ static int64_t largest(const struct doctor *d, const struct adopted *a, enum col
     outrider__strbuf_init(&column, 512);
     outrider__pg_sql_column(&column, a, role, "o.");
     strbuf_append_str(&sql, "SELECT max(size) FROM (SELECT ");
-    outrider__pg_size_sql(&sql, a->map.columns[role]->oid, strbuf_cstr(&column));
+    outrider__pg_size_sql(&sql, a->map.columns[role]->type_id, strbuf_cstr(&column));
     outrider__strbuf_appendf(&sql, " AS size FROM %s o", a->outbox);
     outrider__pg_sql_page_order(&sql, a, "o.");
     strbuf_append_str(&sql, " DESC LIMIT 1000) x");
@@ -199,7 +200,7 @@ static int64_t largest(const struct doctor *d, const struct adopted *a, enum col
     return size;
 }
 
-static void check_sizes(const struct doctor *d, const struct adopted *a)
+static void check_sizes(const struct doctor *d, const struct outbox_table *a)
 {
     int64_t max = d->s->config->source.max_payload, payload = largest(d, a, ROLE_PAYLOAD);
     int64_t max_headers = d->s->config->source.max_headers, headers = largest(d, a, ROLE_HEADERS);
@@ -220,7 +221,7 @@ static void check_sizes(const struct doctor *d, const struct adopted *a)
                        a->outbox, (long long)headers, (long long)max_headers);
 }
 
-static void check_retention(const struct doctor *d, const struct adopted *a)
+static void check_retention(const struct doctor *d, const struct outbox_table *a)
 {
     const struct pipeline_config *c = d->s->config;
     if (c->source.after_publish == AFTER_PUBLISH_DELETE)
@@ -252,16 +253,16 @@ static void check_pipeline(void *ctx, const struct store_status *st)
             "pipeline '%s': %llu dead letters", st->pipeline, (unsigned long long)st->dead);
 }
 
-int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx,
-                                struct outrider_error *err)
+int outrider__pg_tables_doctor(struct pg_store *s, finding_fn *found, void *ctx,
+                               struct outrider_error *err)
 {
     struct doctor d = {s, {found, ctx}};
-    for (size_t i = 0; i < outrider__pg_adopted_count(s); i++) {
+    for (size_t i = 0; i < outrider__pg_tables_count(s); i++) {
         struct outrider_error why;
         struct arena arena;
-        struct adopted a = {0};
+        struct outbox_table a = {0};
         outrider__arena_init(&arena, 16384);
-        if (outrider__pg_adopted_load(s, i, &arena, &a, &why) < 0) {
+        if (outrider__pg_tables_load(s, i, &arena, &a, &why) < 0) {
             outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
             outrider__arena_release(&arena);
             return 0;
@@ -289,5 +290,5 @@ int outrider__pg_adopted_doctor(struct pg_store *s, finding_fn *found, void *ctx
         outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
         return 0;
     }
-    return outrider__pg_adopted_status(s, check_pipeline, &d, err);
+    return outrider__pg_tables_status(s, check_pipeline, &d, err);
 }

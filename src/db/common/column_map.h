@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The column map: what the columns of an outbox table that already exists
- * stand for. Pure logic over a description of the table, which adopt.c reads
- * from the catalogue.
+ * stand for. Pure logic over a description of the table, which a database fills in
+ * from its own catalogue.
  *
  *  (1) A role's column is the one that the configuration names, else the one
  *      with a usual name and a fitting type. Names are compared without case,
@@ -24,10 +24,8 @@
  *      whether the columns' types, constraints and rights allow it. A map that
  *      infer() returns has suitable types, and an id that is unique.
  */
-#ifndef POSTGRES_MAP_H
-#define POSTGRES_MAP_H
-
-#include <libpq-fe.h>
+#ifndef COMMON_COLUMN_MAP_H
+#define COMMON_COLUMN_MAP_H
 
 #include "base/arena.h"
 #include "base/strbuf.h"
@@ -42,9 +40,10 @@ enum map_kind {
     KIND_INTEGER,
     KIND_TEXT,
     KIND_BOOLEAN,
-    KIND_TIME, /* timestamp, with or without zone, or date */
+    KIND_DECIMAL, /* a number that may have a fraction */
+    KIND_TIME,    /* timestamp, with or without zone, or date */
     KIND_UUID,
-    KIND_JSON, /* json or jsonb */
+    KIND_JSON,
     KIND_BYTES,
     KIND_ENUM
 };
@@ -53,8 +52,11 @@ struct map_column {
     const char *name;
     const char *quoted; /* as SQL needs it */
     const char *type;   /* as SQL writes it, without a length: "character varying" */
-    Oid oid;
+    uint32_t type_id;   /* the database's own number of the type; nobody here reads the number */
     enum map_kind kind;
+    uint8_t width;  /* KIND_INTEGER: bytes */
+    bool has_zone;  /* KIND_TIME: the value is a moment, whatever the session's zone is */
+    bool is_padded; /* KIND_TEXT: the database fills values up with spaces */
     int32_t length; /* of varchar(n), -1: no limit */
     bool is_not_null;
     bool is_key;                   /* belongs to the primary key */
@@ -63,6 +65,7 @@ struct map_column {
     bool is_indexed;               /* the first column of an index over all rows */
     bool is_numbered;              /* identity, or its default takes the next of a sequence */
     const char *initial;           /* its default as SQL, or NULL */
+    const char *initial_value;     /* the default, if the default is one literal; else NULL */
     const char *check;             /* CHECK constraints on this column alone, as SQL, or NULL */
     struct string_list all;        /* labels of an enum type; or values found in the table */
     struct string_list conditions; /* of partial indexes that name this column, as SQL */
@@ -71,7 +74,24 @@ struct map_column {
     bool can_select, can_update;   /* rights of the session's role */
 };
 
+/*
+ * What a message about a table says in the words of one database. Statements are
+ * templates (common/sql.h) with the words @table@ and @column@, quoted, @type@, the
+ * column's type, and @role@, the session's role.
+ */
+struct map_dialect {
+    const char *row_place;    /* system columns that say who wrote a row, and where the row is;
+                               * NULL: there are none */
+    const char *add_unique;   /* a unique index on @column@ */
+    const char *forbid_null;  /* @column@ gets NOT NULL */
+    const char *allow_null;   /* @column@ loses NOT NULL */
+    const char *widen;        /* @column@ becomes an integer of 64 bits */
+    const char *wide_integer; /* the name of that type */
+    const char *join_relay;   /* @role@ gets the rights of the role outrider_relay */
+};
+
 struct map_table {
+    const struct map_dialect *dialect;
     const char *name;   /* without schema and quotes */
     const char *quoted; /* schema and name, as SQL needs them */
     struct map_column *columns;
@@ -80,9 +100,11 @@ struct map_table {
     const char *remembered; /* status words of an earlier start: outrider__map_words(); or NULL */
     const char *role;       /* of the session, quoted */
     bool is_partitioned;
-    bool can_delete;                 /* a right of that role */
-    bool can_see_place;              /* the right to read MAP_PLACE */
-    bool hides_update, hides_delete; /* a rule does something else instead */
+    bool can_delete;    /* a right of that role */
+    bool can_see_place; /* the right to read dialect->row_place */
+    /* What makes such a statement do something else, and how to mend that: "has a rule that
+     * ...; DROP RULE"; NULL: nothing does. */
+    const char *hides_update, *hides_delete;
 };
 
 enum map_state {
@@ -147,13 +169,11 @@ bool outrider__map_is_written(enum column_role role);
 /*
  * map_check.c
  */
-/* What is done to the table by a relay with this configuration. */
-/* System columns: who wrote a row, and where the row lies. */
-#define MAP_PLACE "xmin, cmin, tableoid, ctid"
+/* What a relay with this configuration does to the table. */
 struct map_needs {
     bool reads[MAP_COLUMNS_MAX], writes[MAP_COLUMNS_MAX]; /* as table->columns */
     bool deletes;
-    bool reads_place; /* MAP_PLACE: the order of insertion, and what mode cdc has settled */
+    bool reads_place; /* dialect->row_place: the order of insertion, and what mode cdc settled */
 };
 void outrider__map_needs(const struct column_map *m, const struct pipeline_config *config,
                          struct map_needs *ret_needs);

@@ -6,34 +6,34 @@
  */
 #include <stdio.h>
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/store/store.h"
 
 #define SQL_CAP 131072
 
-bool outrider__pg_store_adopts(const struct pg_store *s)
+bool outrider__pg_store_has_states(const struct pg_store *s)
 {
-    return s->cat.oid != 0 && outrider__pg_adopt_reads(&s->cat, s->config);
+    return s->cat.oid != 0 && outrider__pg_table_has_states(&s->cat, s->config);
 }
 
-size_t outrider__pg_adopted_count(const struct pg_store *s)
+size_t outrider__pg_tables_count(const struct pg_store *s)
 {
     return s->config->source.tables.n > 0 ? s->config->source.tables.n : 1;
 }
 
-static int load_values(struct pg_store *s, struct arena *arena, struct adopted *a,
+static int load_values(struct pg_store *s, struct arena *arena, struct outbox_table *a,
                        struct outrider_error *err)
 {
     struct strbuf sql;
     PGresult *r = NULL;
     outrider__strbuf_init(&sql, 4096);
-    outrider__pg_adopt_values_sql(a, s->config, &s->cat, &sql);
+    outrider__pg_table_values_sql(a, s->config, &s->cat, &sql);
     int rc = 0;
     if (sql.len > 0) {
         rc = outrider__pg_store_query(s, strbuf_cstr(&sql), NULL, "cannot look at the states", &r,
                                       err);
         if (rc == 0) {
-            rc = outrider__pg_adopt_values(a, s->config, r, arena, err);
+            rc = outrider__pg_table_values(a, s->config, r, arena, err);
             PQclear(r);
         }
     }
@@ -41,8 +41,8 @@ static int load_values(struct pg_store *s, struct arena *arena, struct adopted *
     return rc;
 }
 
-int outrider__pg_adopted_columns(struct pg_store *s, size_t i, struct arena *arena,
-                                 struct adopted *ret_adopted, struct outrider_error *err)
+int outrider__pg_tables_columns(struct pg_store *s, size_t i, struct arena *arena,
+                                struct outbox_table *ret_table, struct outrider_error *err)
 {
     const char *name =
         s->config->source.tables.n > 0 ? s->config->source.tables.items[i] : "outbox";
@@ -50,20 +50,21 @@ int outrider__pg_adopted_columns(struct pg_store *s, size_t i, struct arena *are
     PGresult *r = NULL;
     outrider__pg_args_init(&args);
     outrider__pg_arg_str(&args, name);
-    int rc = outrider__pg_store_query(s, outrider__pg_adopt_sql, &args, "cannot read the catalogue",
+    int rc = outrider__pg_store_query(s, outrider__pg_table_sql, &args, "cannot read the catalogue",
                                       &r, err);
     outrider__pg_args_release(&args);
     if (rc < 0)
         return -1;
-    rc = outrider__pg_adopt_read(ret_adopted, r, name, arena, err);
+    rc = outrider__pg_table_read(ret_table, r, name, arena, err);
     PQclear(r);
     if (rc < 0)
         return -1;
-    return outrider__map_columns(&ret_adopted->table, s->config, &ret_adopted->map, err);
+    return outrider__map_columns(&ret_table->table, s->config, &ret_table->map, err);
 }
 
 /* The commands read; whether more is allowed, the server says. */
-static int may_read(const struct pg_store *s, const struct adopted *a, struct outrider_error *err)
+static int may_read(const struct pg_store *s, const struct outbox_table *a,
+                    struct outrider_error *err)
 {
     struct map_needs needs;
     outrider__map_needs(&a->map, s->config, &needs);
@@ -72,27 +73,27 @@ static int may_read(const struct pg_store *s, const struct adopted *a, struct ou
     return outrider__map_check_needs(&a->map, &needs, err);
 }
 
-int outrider__pg_adopted_load(struct pg_store *s, size_t i, struct arena *arena,
-                              struct adopted *ret_adopted, struct outrider_error *err)
+int outrider__pg_tables_load(struct pg_store *s, size_t i, struct arena *arena,
+                             struct outbox_table *ret_table, struct outrider_error *err)
 {
-    if (outrider__pg_adopted_columns(s, i, arena, ret_adopted, err) < 0 ||
-        may_read(s, ret_adopted, err) < 0 || load_values(s, arena, ret_adopted, err) < 0)
+    if (outrider__pg_tables_columns(s, i, arena, ret_table, err) < 0 ||
+        may_read(s, ret_table, err) < 0 || load_values(s, arena, ret_table, err) < 0)
         return -1;
-    return outrider__pg_adopt_infer(ret_adopted, s->config, &s->cat, err);
+    return outrider__pg_table_infer(ret_table, s->config, &s->cat, err);
 }
 
 /* For each table: fn(s, a, ctx). */
-typedef int table_fn(struct pg_store *s, const struct adopted *a, void *ctx,
+typedef int table_fn(struct pg_store *s, const struct outbox_table *a, void *ctx,
                      struct outrider_error *err);
 
 static int each_table(struct pg_store *s, table_fn *fn, void *ctx, struct outrider_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < outrider__pg_adopted_count(s); i++) {
+    for (size_t i = 0; rc == 0 && i < outrider__pg_tables_count(s); i++) {
         struct arena arena;
-        struct adopted a = {0};
+        struct outbox_table a = {0};
         outrider__arena_init(&arena, 16384);
-        rc = outrider__pg_adopted_load(s, i, &arena, &a, err);
+        rc = outrider__pg_tables_load(s, i, &arena, &a, err);
         if (rc == 0)
             rc = fn(s, &a, ctx, err);
         outrider__arena_release(&arena);
@@ -110,7 +111,7 @@ static int run(struct pg_store *s, struct strbuf *sql, const struct pg_args *arg
     return rc;
 }
 
-static void is_state(struct strbuf *q, const struct adopted *a, enum map_state state)
+static void is_state(struct strbuf *q, const struct outbox_table *a, enum map_state state)
 {
     outrider__pg_sql_column(q, a, ROLE_STATUS, "o.");
     strbuf_append_str(q, " = ");
@@ -119,7 +120,7 @@ static void is_state(struct strbuf *q, const struct adopted *a, enum map_state s
 
 /* Rows that nobody has tried yet, or that will be tried at once. $1: pipeline.
  * Mode cdc need not mark rows: what is settled it knows by their transactions. */
-static void waits(struct strbuf *q, const struct adopted *a)
+static void waits(struct strbuf *q, const struct outbox_table *a)
 {
     if (a->map.mark == MARK_NONE && a->cursor_table[0] != '\0')
         outrider__strbuf_appendf(q,
@@ -145,7 +146,7 @@ static void waits(struct strbuf *q, const struct adopted *a)
     }
 }
 
-static void count_where(struct strbuf *q, const struct adopted *a, bool is_kept,
+static void count_where(struct strbuf *q, const struct outbox_table *a, bool is_kept,
                         enum map_state state)
 {
     strbuf_append_str(q, ", ");
@@ -159,7 +160,7 @@ static void count_where(struct strbuf *q, const struct adopted *a, bool is_kept,
 }
 
 /* pending, failed, dead (in the table), parked, dead (copies), oldest. */
-static void count_sql(struct strbuf *q, const struct adopted *a)
+static void count_sql(struct strbuf *q, const struct outbox_table *a)
 {
     bool has_time = a->map.columns[ROLE_CREATED_AT] != NULL;
     outrider__strbuf_appendf(q, "SELECT (SELECT count(*) FROM %s o WHERE ", a->outbox);
@@ -189,14 +190,14 @@ static void count_sql(struct strbuf *q, const struct adopted *a)
 }
 
 /* Rows that wait for ever, unless somebody says what their state means. */
-static int add_uncovered(struct pg_store *s, const struct adopted *a, struct store_status *st,
+static int add_uncovered(struct pg_store *s, const struct outbox_table *a, struct store_status *st,
                          struct outrider_error *err)
 {
     struct strbuf words;
     uint64_t n = 0;
     size_t len = strlen(st->uncovered_text);
     outrider__strbuf_init(&words, SQL_CAP);
-    int rc = outrider__pg_adopted_uncovered(s, a, st->pipeline, &words, &n, err);
+    int rc = outrider__pg_tables_uncovered(s, a, st->pipeline, &words, &n, err);
     if (rc == 0 && n > 0)
         (void)snprintf(st->uncovered_text + len, sizeof st->uncovered_text - len,
                        "%s%llu %s of %s %s in a state that no word covers: %s", len > 0 ? "; " : "",
@@ -207,7 +208,7 @@ static int add_uncovered(struct pg_store *s, const struct adopted *a, struct sto
     return rc;
 }
 
-static int add_counts(struct pg_store *s, const struct adopted *a, void *ctx,
+static int add_counts(struct pg_store *s, const struct outbox_table *a, void *ctx,
                       struct outrider_error *err)
 {
     struct store_status *st = ctx;
@@ -246,7 +247,7 @@ static const char sql_pipelines[] =
     "0, 0, NULL WHERE NOT EXISTS (SELECT FROM %s WHERE outbox = ANY ($1::text[]))) c GROUP BY "
     "c.pipeline ORDER BY c.pipeline";
 
-static int add_table_name(struct pg_store *s, const struct adopted *a, void *ctx,
+static int add_table_name(struct pg_store *s, const struct outbox_table *a, void *ctx,
                           struct outrider_error *err)
 {
     (void)s;
@@ -255,9 +256,8 @@ static int add_table_name(struct pg_store *s, const struct adopted *a, void *ctx
     return 0;
 }
 
-int outrider__pg_adopted_status(struct pg_store *s,
-                                void (*row)(void *, const struct store_status *), void *ctx,
-                                struct outrider_error *err)
+int outrider__pg_tables_status(struct pg_store *s, void (*row)(void *, const struct store_status *),
+                               void *ctx, struct outrider_error *err)
 {
     struct strbuf q;
     struct pg_args args;
@@ -298,7 +298,7 @@ int outrider__pg_adopted_status(struct pg_store *s,
 }
 
 /* When a dead row died, best known. */
-static void died_at(struct strbuf *q, const struct adopted *a)
+static void died_at(struct strbuf *q, const struct outbox_table *a)
 {
     enum column_role role =
         a->map.columns[ROLE_UPDATED_AT] != NULL ? ROLE_UPDATED_AT : ROLE_CREATED_AT;
@@ -310,7 +310,7 @@ static void died_at(struct strbuf *q, const struct adopted *a)
 }
 
 /* $1: ids or NULL, $2: event type or NULL, $3: since, $4: failed ones too. */
-static void filter_sql(struct strbuf *q, const struct adopted *a)
+static void filter_sql(struct strbuf *q, const struct outbox_table *a)
 {
     const struct map_column *type = a->map.columns[ROLE_EVENT_TYPE];
     strbuf_append_str(q, " WHERE (");
@@ -360,7 +360,7 @@ struct listing {
     void *ctx;
 };
 
-static void optional(struct strbuf *q, const struct adopted *a, enum column_role role,
+static void optional(struct strbuf *q, const struct outbox_table *a, enum column_role role,
                      const char *type)
 {
     strbuf_append_str(q, ", ");
@@ -371,7 +371,7 @@ static void optional(struct strbuf *q, const struct adopted *a, enum column_role
     outrider__strbuf_appendf(q, "::%s", type);
 }
 
-static void list_sql(struct strbuf *q, const struct adopted *a)
+static void list_sql(struct strbuf *q, const struct outbox_table *a)
 {
     strbuf_append_str(q, "SELECT ");
     outrider__pg_sql_event(q, a, "o.", NULL);
@@ -434,7 +434,7 @@ static int tell_row(struct pg_store *s, const PGresult *r, int i, struct batch *
     return 0;
 }
 
-static int list_table(struct pg_store *s, const struct adopted *a, void *ctx,
+static int list_table(struct pg_store *s, const struct outbox_table *a, void *ctx,
                       struct outrider_error *err)
 {
     const struct listing *l = ctx;
@@ -460,9 +460,9 @@ static int list_table(struct pg_store *s, const struct adopted *a, void *ctx,
     return rc;
 }
 
-int outrider__pg_adopted_dead_list(struct pg_store *s, const struct dead_filter *f,
-                                   void (*row)(void *, const struct dead_row *), void *ctx,
-                                   struct outrider_error *err)
+int outrider__pg_tables_dead_list(struct pg_store *s, const struct dead_filter *f,
+                                  void (*row)(void *, const struct dead_row *), void *ctx,
+                                  struct outrider_error *err)
 {
     struct listing l = {f, row, ctx};
     return each_table(s, list_table, &l, err);
@@ -474,7 +474,7 @@ struct change {
     uint64_t n;
 };
 
-static void retry_sql(struct strbuf *q, const struct adopted *a)
+static void retry_sql(struct strbuf *q, const struct outbox_table *a)
 {
     static const enum column_role sets[] = {ROLE_ATTEMPTS,  ROLE_NEXT_ATTEMPT_AT, ROLE_LOCKED_BY,
                                             ROLE_LOCKED_AT, ROLE_LOCKED_UNTIL,    ROLE_UPDATED_AT};
@@ -498,7 +498,7 @@ static void retry_sql(struct strbuf *q, const struct adopted *a)
 }
 
 /* Rows whose copy in outrider_parked the store is about to change. */
-static void with_copies_sql(struct strbuf *q, const struct adopted *a)
+static void with_copies_sql(struct strbuf *q, const struct outbox_table *a)
 {
     strbuf_append_str(q, " WHERE ");
     outrider__pg_sql_id(q, a, "o.");
@@ -512,7 +512,7 @@ static void with_copies_sql(struct strbuf *q, const struct adopted *a)
            "$5::text))");
 }
 
-static int change_table(struct pg_store *s, const struct adopted *a, void *ctx,
+static int change_table(struct pg_store *s, const struct outbox_table *a, void *ctx,
                         struct outrider_error *err)
 {
     struct change *c = ctx;
@@ -545,8 +545,8 @@ static int change_table(struct pg_store *s, const struct adopted *a, void *ctx,
     return 0;
 }
 
-int outrider__pg_adopted_dead_change(struct pg_store *s, const struct dead_filter *f,
-                                     bool is_discard, uint64_t *ret_n, struct outrider_error *err)
+int outrider__pg_tables_dead_change(struct pg_store *s, const struct dead_filter *f,
+                                    bool is_discard, uint64_t *ret_n, struct outrider_error *err)
 {
     struct change c = {f, is_discard, 0};
     if (each_table(s, change_table, &c, err) < 0)
@@ -560,7 +560,7 @@ struct sweep {
     uint64_t limit, n;
 };
 
-static int clean_table(struct pg_store *s, const struct adopted *a, void *ctx,
+static int clean_table(struct pg_store *s, const struct outbox_table *a, void *ctx,
                        struct outrider_error *err)
 {
     struct sweep *w = ctx;
@@ -583,8 +583,8 @@ static int clean_table(struct pg_store *s, const struct adopted *a, void *ctx,
     return 0;
 }
 
-int outrider__pg_adopted_cleanup(struct pg_store *s, int64_t older_than_us, uint64_t limit,
-                                 uint64_t *ret_removed, struct outrider_error *err)
+int outrider__pg_tables_cleanup(struct pg_store *s, int64_t older_than_us, uint64_t limit,
+                                uint64_t *ret_removed, struct outrider_error *err)
 {
     struct sweep w = {older_than_us, limit, 0};
     if (each_table(s, clean_table, &w, err) < 0)

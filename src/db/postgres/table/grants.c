@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* init: the rights of role outrider_relay on tables that are not ours, column by column. */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/store/store.h"
 
 /* A comment of one line, whatever stands in it. */
@@ -12,7 +12,8 @@ static void remark(struct strbuf *sql, const char *text)
     strbuf_append_char(sql, '\n');
 }
 
-static void grant(const struct adopted *a, const struct pipeline_config *config, struct strbuf *sql)
+static void grant(const struct outbox_table *a, const struct pipeline_config *config,
+                  struct strbuf *sql)
 {
     struct map_needs needs;
     const char *prefix = a->is_owned ? "" : "--   ";
@@ -27,14 +28,14 @@ static void grant(const struct adopted *a, const struct pipeline_config *config,
 
 /* A table that cannot be understood gets no rights: whoever wants our own tables beside
  * it, or the inbox, gets these all the same. */
-int outrider__pg_adopted_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err)
+int outrider__pg_tables_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err)
 {
-    for (size_t i = 0; i < outrider__pg_adopted_count(s); i++) {
+    for (size_t i = 0; i < outrider__pg_tables_count(s); i++) {
         struct outrider_error why;
         struct arena arena;
-        struct adopted a = {0};
+        struct outbox_table a = {0};
         outrider__arena_init(&arena, 16384);
-        if (outrider__pg_adopted_columns(s, i, &arena, &a, &why) < 0)
+        if (outrider__pg_tables_columns(s, i, &arena, &a, &why) < 0)
             remark(sql, why.message);
         else if (!a.is_ours)
             grant(&a, s->config, sql);

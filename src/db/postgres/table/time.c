@@ -4,7 +4,7 @@
  * column that says nothing. A column is compared with a time of its own form, so that
  * an index on it serves.
  */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 
 /* The years 1 and 9999: beyond them a number is "always" or "never", and the server
  * must not fail on it. Nanoseconds end in 2262 anyway. */
@@ -17,12 +17,12 @@ static const struct {
     [EPOCH_NS] = {"-9223372036854775807", "9223372036854775807", "1 microsecond", "1000000000"},
 };
 
-static bool is_number(const struct adopted *a, enum column_role role)
+static bool is_number(const struct outbox_table *a, enum column_role role)
 {
     return a->map.columns[role]->kind == KIND_INTEGER;
 }
 
-void outrider__pg_sql_time(struct strbuf *sql, const struct adopted *a, enum column_role role,
+void outrider__pg_sql_time(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                            const char *alias)
 {
     struct strbuf column;
@@ -33,8 +33,8 @@ void outrider__pg_sql_time(struct strbuf *sql, const struct adopted *a, enum col
     outrider__strbuf_release(&column);
 }
 
-void outrider__pg_sql_time_of(struct strbuf *sql, const struct adopted *a, enum column_role role,
-                              const char *value)
+void outrider__pg_sql_time_of(struct strbuf *sql, const struct outbox_table *a,
+                              enum column_role role, const char *value)
 {
     int epoch = a->map.epoch;
     if (!is_number(a, role))
@@ -48,7 +48,7 @@ void outrider__pg_sql_time_of(struct strbuf *sql, const struct adopted *a, enum 
                                  epoch == EPOCH_NS ? " / 1000" : "", epochs[epoch].unit);
 }
 
-void outrider__pg_sql_stamp(struct strbuf *sql, const struct adopted *a, enum column_role role,
+void outrider__pg_sql_stamp(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                             const char *when)
 {
     if (!is_number(a, role))
@@ -58,7 +58,8 @@ void outrider__pg_sql_stamp(struct strbuf *sql, const struct adopted *a, enum co
                                  epochs[a->map.epoch].per_second);
 }
 
-void outrider__pg_sql_nothing(struct strbuf *sql, const struct adopted *a, enum column_role role)
+void outrider__pg_sql_nothing(struct strbuf *sql, const struct outbox_table *a,
+                              enum column_role role)
 {
     const struct map_column *c = a->map.columns[role];
     if (!c->is_not_null)

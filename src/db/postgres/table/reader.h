@@ -3,18 +3,16 @@
  * Reading all tables of a pipeline from the catalogue, one after the other, as
  * a source does it: request by request.
  */
-#ifndef POSTGRES_ADOPTION_H
-#define POSTGRES_ADOPTION_H
+#ifndef POSTGRES_TABLE_READER_H
+#define POSTGRES_TABLE_READER_H
 
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 #include "postgres/shared/source.h"
 
-#define ADOPTED_TABLES_MAX 64
-
-struct adoption {
+struct table_reader {
     struct pg_source *s;
     size_t n, at;
-    struct adopted *(*table)(struct pg_source *s, size_t i); /* where to put the i-th */
+    struct outbox_table *(*table)(struct pg_source *s, size_t i); /* where to put the i-th */
     int (*done)(struct pg_source *s, struct outrider_error *err);
     struct arena *arena; /* strings live there */
     struct pg_args args;
@@ -23,10 +21,11 @@ struct adoption {
 };
 
 /* How many tables the configuration names; negative: too many. */
-int outrider__pg_adoption_count(const struct pipeline_config *config, struct outrider_error *err);
+int outrider__pg_table_reader_count(const struct pipeline_config *config,
+                                    struct outrider_error *err);
 /* s, n, table, done and arena are set; x must live until done() is called, or
  * the connection is closed. */
-int outrider__pg_adoption_begin(struct adoption *x, struct outrider_error *err);
-void outrider__pg_adoption_release(struct adoption *x);
+int outrider__pg_table_reader_begin(struct table_reader *x, struct outrider_error *err);
+void outrider__pg_table_reader_release(struct table_reader *x);
 
 #endif

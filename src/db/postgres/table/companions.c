@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Our own tables beside an adopted one: made when a relay first reads it. */
-#include "postgres/adopt/adopt.h"
+#include "postgres/table/table.h"
 
 #include "schema_companions.sql.h"
 
@@ -8,7 +8,7 @@
 
 /* One statement, so that it can travel as one: a block around the script that
  * `outrider init` runs, under the lock that it takes. */
-void outrider__pg_adopt_companions_sql(const struct pg_catalog *cat, struct strbuf *sql)
+void outrider__pg_companions_sql(const struct pg_catalog *cat, struct strbuf *sql)
 {
     strbuf_append_str(sql, "DO " TAG " BEGIN\n"
                            "PERFORM pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "postgres/adopt/map_words.h"
+#include "common/status_vocabulary.h"
 
 #include <stdio.h>
 
@@ -16,7 +16,7 @@ static void add(struct vocabulary *v, const struct map_column *status, const cha
 {
     char text[MAP_VALUE_SIZE];
     size_t n = strlen(word);
-    while (strcmp(status->type, "bpchar") == 0 && n > 0 && word[n - 1] == ' ')
+    while (status->is_padded && n > 0 && word[n - 1] == ' ')
         n--;
     if (n == 0 || n >= sizeof text || v->n == VOCABULARY_MAX)
         return;
@@ -114,17 +114,10 @@ void outrider__vocabulary_seen(struct vocabulary *v, const struct map_column *st
 void outrider__vocabulary_default(const struct map_column *status,
                                   char ret_word[static MAP_VALUE_SIZE])
 {
-    const char *p = status->initial;
-    char value[MAP_VALUE_SIZE];
     struct vocabulary v = {0};
     ret_word[0] = '\0';
-    if (p == NULL || *p != '\'' || !read_literal(&p, value))
-        return;
-    if (*p != '\0' && strncmp(p, "::", 2) != 0)
-        return;
-    if (strpbrk(p, "'|") != NULL) /* 'a'::text || 'b'::text */
-        return;
-    add(&v, status, value);
+    if (status->initial_value != NULL)
+        add(&v, status, status->initial_value);
     if (v.n > 0)
         memcpy(ret_word, v.words[0], MAP_VALUE_SIZE);
 }

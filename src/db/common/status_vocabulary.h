@@ -4,11 +4,11 @@
  * collects them, map_convention.c knows the sets of some projects. Nobody but
  * map_values.c includes this.
  */
-#ifndef POSTGRES_MAP_WORDS_H
-#define POSTGRES_MAP_WORDS_H
+#ifndef COMMON_STATUS_VOCABULARY_H
+#define COMMON_STATUS_VOCABULARY_H
 
 #include "base/json.h"
-#include "postgres/adopt/map.h"
+#include "common/column_map.h"
 
 #define VOCABULARY_MAX 64
 

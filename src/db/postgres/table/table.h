@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Outbox tables whose rows carry their state, ours and those that existed
+ * before: reading their columns from the catalogue, and what the commands
+ * status, dead, cleanup and doctor need of them.
+ */
+#ifndef POSTGRES_TABLE_H
+#define POSTGRES_TABLE_H
+
+#include "postgres/wire/catalog.h"
+#include "postgres/shared/columns.h"
+#include "postgres/wire/conn.h"
+#include "core/store.h"
+#include "common/outbox_table.h"
+
+/* $1: the table's name as the user wrote it. Rows: see table.c. */
+extern const char *const outrider__pg_table_sql;
+/* Reads its rows; strings live in the arena. Without rows: NO_OUTBOX. */
+int outrider__pg_table_read(struct outbox_table *a, const PGresult *r, const char *asked,
+                            struct arena *arena, struct outrider_error *err);
+extern const struct map_dialect outrider__pg_map_dialect;
+/* The text of a literal that is all of a default ('a', 'a'::text); NULL: it is something else. */
+const char *outrider__pg_default_value(struct arena *arena, const char *sql);
+/* Texts between unit separators; NULL: none. */
+int outrider__pg_table_split(struct arena *arena, const char *text, struct string_list *ret_list);
+
+/*
+ * table/words.c: the words of a status column.
+ */
+/* SQL for what the rows and an earlier start say of them: one row, the words that
+ * rows have and those that were remembered; "" where the configuration gives them,
+ * or there is no such column. */
+void outrider__pg_table_values_sql(const struct outbox_table *a,
+                                   const struct pipeline_config *config,
+                                   const struct pg_catalog *cat, struct strbuf *sql);
+int outrider__pg_table_values(struct outbox_table *a, const struct pipeline_config *config,
+                              const PGresult *r, struct arena *arena, struct outrider_error *err);
+/* SQL for the rows that no word covers and nothing else marks as published, one row a
+ * word: the word or NULL, and how many. Without a pipeline: at small cost, of the
+ * newest rows; with one: all that it has not settled in mode cdc. */
+void outrider__pg_sql_uncovered(struct strbuf *sql, const struct outbox_table *a,
+                                const char *pipeline);
+/* How many that are, and "'NEW' (2), NULL (1)". */
+uint64_t outrider__pg_table_uncovered(const PGresult *r, struct strbuf *ret_words);
+/* The map. cat says where our own tables are. */
+int outrider__pg_table_infer(struct outbox_table *a, const struct pipeline_config *config,
+                             const struct pg_catalog *cat, struct outrider_error *err);
+/* Whether a relay can do there all that it will have to, as far as the catalogue tells:
+ * before the first event is published. */
+int outrider__pg_table_check(struct outbox_table *a, const struct pipeline_config *config,
+                             struct outrider_error *err);
+/* Whether such a table is read as rows with a state, by what the catalogue said of it. */
+bool outrider__pg_table_has_states(const struct pg_catalog *cat,
+                                   const struct pipeline_config *config);
+
+/* One statement that makes outrider_cursor and outrider_parked where they are
+ * missing; rights to create tables are needed only then. */
+void outrider__pg_companions_sql(const struct pg_catalog *cat, struct strbuf *sql);
+
+/* SQL pieces. alias: of the table, with its dot, or "". */
+void outrider__pg_sql_ident(struct strbuf *sql, const char *name);
+void outrider__pg_sql_literal(struct strbuf *sql, const char *text);
+void outrider__pg_sql_column(struct strbuf *sql, const struct outbox_table *a,
+                             enum column_role role, const char *alias);
+/*
+ * table/time.c
+ */
+/* A column of a time, or a value of its form, as timestamptz. */
+void outrider__pg_sql_time(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
+                           const char *alias);
+void outrider__pg_sql_time_of(struct strbuf *sql, const struct outbox_table *a,
+                              enum column_role role, const char *value);
+/* A time (SQL, a timestamptz) in the form of that column. */
+void outrider__pg_sql_stamp(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
+                            const char *when);
+/* NULL, or what says the same in a column that must not be NULL. Only for UPDATE ... SET. */
+void outrider__pg_sql_nothing(struct strbuf *sql, const struct outbox_table *a,
+                              enum column_role role);
+
+/* The id as text: bytes as hex, whatever bytea_output says. */
+void outrider__pg_sql_id(struct strbuf *sql, const struct outbox_table *a, const char *alias);
+/* The lane's name as SQL: a text as in outrider_parked (parked.h (4)), or bytes where a key
+ * column holds bytes. */
+void outrider__pg_sql_key(struct strbuf *sql, const struct outbox_table *a, const char *alias);
+/* The same of a lane in outrider_parked. */
+void outrider__pg_sql_lane(struct strbuf *sql, const struct outbox_table *a, const char *lane);
+/* The condition that a row is not settled, as far as the row itself says. */
+void outrider__pg_sql_unsettled(struct strbuf *sql, const struct outbox_table *a,
+                                const char *alias);
+/* " AND ...": mode cdc has not settled the row's transaction. pipeline: its name as SQL;
+ * the table is `o`. */
+void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct outbox_table *a,
+                                   const char *pipeline);
+void outrider__pg_sql_published(struct strbuf *sql, const struct outbox_table *a,
+                                const char *alias);
+/* Columns EV_SEQ to EV_LARGE. b NULL: whole, whatever their sizes. */
+void outrider__pg_sql_event(struct strbuf *sql, const struct outbox_table *a, const char *alias,
+                            const struct pg_bounds *b);
+/* What an event that was read so lacks: see map.h (2). */
+void outrider__pg_table_complete(const struct outbox_table *a, struct event *e);
+/* " ORDER BY ...", oldest first: by the sequence; else by the time, and rows of one time in the
+ * order of insertion, as far as the heap tells. alias: of the table itself. */
+void outrider__pg_sql_order(struct strbuf *sql, const struct outbox_table *a, const char *alias);
+/* The same by values that never change, for reading page by page: rows of one time by id. */
+void outrider__pg_sql_page_order(struct strbuf *sql, const struct outbox_table *a,
+                                 const char *alias);
+/* When a row was settled, best known. */
+void outrider__pg_sql_settled_at(struct strbuf *sql, const struct outbox_table *a,
+                                 const char *alias);
+/* poll_status/sql.c: "UPDATE ..." that marks rows as published; $1: ids (text[]). */
+void outrider__pg_mark_sql(struct strbuf *sql, const struct outbox_table *a);
+/* The same for rows that failed; $1: ids (text[]), $2: text, $3: int8[], $4: text[], $5: int4[],
+ * $6: int8[], $7 and $8: text[]. Empty, if the row has no place for it. */
+void outrider__pg_failed_sql(struct strbuf *sql, const struct outbox_table *a);
+/* "DELETE ..." of published and expired rows: $1 older than (timestamptz), $2 how many. */
+void outrider__pg_sql_cleanup(struct strbuf *sql, const struct outbox_table *a);
+
+struct pg_store;
+
+/*
+ * table/store.c: what the store does for such tables, all that the
+ * configuration names. The store is ready: connected, its catalogue read.
+ */
+bool outrider__pg_store_has_states(const struct pg_store *s);
+int outrider__pg_tables_status(struct pg_store *s, void (*row)(void *, const struct store_status *),
+                               void *ctx, struct outrider_error *err);
+/* Dead rows (and failed ones, if asked for) that the tables themselves hold;
+ * copies in outrider_parked are the store's. */
+int outrider__pg_tables_dead_list(struct pg_store *s, const struct dead_filter *f,
+                                  void (*row)(void *, const struct dead_row *), void *ctx,
+                                  struct outrider_error *err);
+/* The tables' part of a change, before outrider_parked is changed, in the same
+ * transaction: rows of dead letters become pending, or go. ret_n counts those
+ * that have no copy in outrider_parked. */
+int outrider__pg_tables_dead_change(struct pg_store *s, const struct dead_filter *f,
+                                    bool is_discard, uint64_t *ret_n, struct outrider_error *err);
+int outrider__pg_tables_cleanup(struct pg_store *s, int64_t older_than_us, uint64_t limit,
+                                uint64_t *ret_removed, struct outrider_error *err);
+/* table/words.c: the rows of one table that no word covers; see outrider__pg_sql_uncovered(). */
+int outrider__pg_tables_uncovered(struct pg_store *s, const struct outbox_table *a,
+                                  const char *pipeline, struct strbuf *ret_words, uint64_t *ret_n,
+                                  struct outrider_error *err);
+/* table/doctor.c */
+int outrider__pg_tables_doctor(struct pg_store *s, finding_fn *found, void *ctx,
+                               struct outrider_error *err);
+
+/* table/grants.c: what the role outrider_relay needs on the adopted tables, for init. */
+int outrider__pg_tables_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err);
+
+/* Loads the i-th table of the configuration. columns: from the catalogue alone, without the
+ * words of its status column. */
+int outrider__pg_tables_columns(struct pg_store *s, size_t i, struct arena *arena,
+                                struct outbox_table *ret_table, struct outrider_error *err);
+int outrider__pg_tables_load(struct pg_store *s, size_t i, struct arena *arena,
+                             struct outbox_table *ret_table, struct outrider_error *err);
+size_t outrider__pg_tables_count(const struct pg_store *s);
+
+#endif
