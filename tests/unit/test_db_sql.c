@@ -47,12 +47,31 @@ static void an_unknown_word_fails(void **state)
     check("SELECT @outbx@", NULL);
 }
 
+static void check_unknown(const char *template, const char *expected)
+{
+    struct bytes word = outrider__sql_unknown_word(template, words, N_WORDS);
+    if (expected == NULL)
+        assert_true(bytes_is_null(word));
+    else
+        assert_true(bytes_eq_str(word, expected));
+}
+
+static void an_unknown_word_is_named(void **state)
+{
+    (void)state;
+    check_unknown("SELECT @outbx@", "outbx");
+    check_unknown("a @> b, @outbox@@typo@", "typo");
+    check_unknown("@@ @outbox@ a@b @where@", NULL);
+    check_unknown("no words", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_filled_in),
         cmocka_unit_test(an_at_sign_that_begins_no_word_is_copied),
         cmocka_unit_test(an_unknown_word_fails),
+        cmocka_unit_test(an_unknown_word_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,9 +45,23 @@ void outrider__sql_append(struct strbuf *sql, const char *template, const struct
 char *outrider__sql_expand(const char *template, const struct sql_word *words, size_t n)
 {
     struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
+    outrider__strbuf_init(&sql, SQL_TEXT_CAP);
     outrider__sql_append(&sql, template, words, n);
     if (sql.failed)
         outrider__strbuf_release(&sql);
     return sql.data;
+}
+
+struct bytes outrider__sql_unknown_word(const char *template, const struct sql_word *words,
+                                        size_t n)
+{
+    for (const char *p = strchr(template, '@'); p != NULL; p = strchr(p, '@')) {
+        size_t len = sql_word_length(++p);
+        if (len == 0)
+            continue;
+        if (sql_word_find(p, len, words, n) == NULL)
+            return bytes_of(p, len);
+        p += len + 1;
+    }
+    return BYTES_NULL;
 }

@@ -17,7 +17,7 @@
 #include "base/strbuf.h"
 
 /* A statement with all its words filled in is at most this long. */
-#define SQL_CAP (256 * 1024)
+#define SQL_TEXT_CAP (256 * 1024)
 
 struct sql_word {
     const char *name;  /* "outbox", without the @ signs */
@@ -29,5 +29,9 @@ void outrider__sql_append(struct strbuf *sql, const char *template, const struct
                           size_t n);
 /* The same as a string of its own, for free(); NULL if it fails. */
 char *outrider__sql_expand(const char *template, const struct sql_word *words, size_t n);
+/* For the message about (2): the first word of the template that the table lacks; NULL bytes:
+ * the table has them all. */
+struct bytes outrider__sql_unknown_word(const char *template, const struct sql_word *words,
+                                        size_t n);
 
 #endif

@@ -15,14 +15,19 @@
 #define FLUSH_PAUSE_US 400
 #define FLUSH_FORCE_US 2000
 #define AHEAD_AGAIN_US 10000000
+#define LOG_AHEAD_MAX 1000 /* as log_ahead counts */
 
-static size_t max_gaps(const struct pg_source *s)
+/* Columns of log_facts and of log_ahead. */
+enum log_facts_column { FACTS_INSERT_LSN, FACTS_FLUSH_LSN, FACTS_LAST_VALUE, FACTS_ANY_PARKED };
+enum log_ahead_column { AHEAD_COUNT, AHEAD_FIRST };
+
+static size_t log_fetch_max_gaps(const struct pg_source *s)
 {
     int64_t n = s->config->source.max_gaps;
     return n > 0 ? (size_t)n : SIZE_MAX;
 }
 
-static void choose_size(struct pg_source *s, const struct batch *b)
+static void log_fetch_choose_size(struct pg_source *s, const struct batch *b)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
@@ -39,7 +44,7 @@ static void choose_size(struct pg_source *s, const struct batch *b)
     f->limit++; /* the anchor */
 }
 
-static int add_writers(struct pg_source *s, int *n, struct outrider_error *err)
+static int log_fetch_add_writers(struct pg_source *s, int *n, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
@@ -57,7 +62,7 @@ static int add_writers(struct pg_source *s, int *n, struct outrider_error *err)
     return 0;
 }
 
-static int add_read(struct pg_source *s, int *n, struct outrider_error *err)
+static int log_fetch_add_read(struct pg_source *s, int *n, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
@@ -86,19 +91,19 @@ static int add_read(struct pg_source *s, int *n, struct outrider_error *err)
     return outrider__pg_request_add(&s->conn, &l->st[which], a, err);
 }
 
-static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err);
+static int log_fetch_on_read(void *ctx, PGresult **results, int n, struct outrider_error *err);
 
-static int send_read(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static int log_fetch_send_read(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     int n = 0;
     *f = (struct log_fetch){.op = op, .no = f->no + 1, .ask_us = CLOCK_NEVER};
     f->with_gaps = l->gaps.n > 0;
-    f->gaps_only = l->gaps.n > max_gaps(s);
-    choose_size(s, op->op->batch);
-    if (outrider__pg_request_begin(&s->conn, on_read, s, err) < 0 || add_writers(s, &n, err) < 0 ||
-        add_read(s, &n, err) < 0)
+    f->gaps_only = l->gaps.n > log_fetch_max_gaps(s);
+    log_fetch_choose_size(s, op->op->batch);
+    if (outrider__pg_request_begin(&s->conn, log_fetch_on_read, s, err) < 0 ||
+        log_fetch_add_writers(s, &n, err) < 0 || log_fetch_add_read(s, &n, err) < 0)
         return -1;
     f->i_facts = n++;
     outrider__pg_cursor_args(s, &l->args);
@@ -112,10 +117,11 @@ int outrider__pg_log_fetch(struct pg_source *s, struct pg_op *op, struct outride
     int errno_value = FAILPOINT("postgres.fetch");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot read the outbox");
-    return send_read(s, op, err);
+    return log_fetch_send_read(s, op, err);
 }
 
-static int note_writers(struct pg_source *s, const PGresult *r, struct outrider_error *err)
+static int log_fetch_note_writers(struct pg_source *s, const PGresult *r,
+                                  struct outrider_error *err)
 {
     size_t n = (size_t)PQntuples(r);
     uint64_t *writers = malloc((n + 1) * sizeof *writers);
@@ -135,7 +141,7 @@ static int note_writers(struct pg_source *s, const PGresult *r, struct outrider_
 }
 
 /* What one read came to. */
-struct reading {
+struct log_reading {
     struct batch *b;
     const PGresult *r;
     int64_t head;    /* after it */
@@ -147,14 +153,16 @@ struct reading {
     struct event_bounds max;
 };
 
-static int verify_anchor(struct pg_source *s, const struct event *e, struct outrider_error *err)
+static int log_fetch_verify_anchor(struct pg_source *s, const struct event *e,
+                                   struct outrider_error *err)
 {
     if (s->config->replay || bytes_eq(outrider__text_cut(e->id), strbuf_bytes(&log_of(s)->anchor)))
         return 0;
     return outrider__pg_log_fail_history(s, "the row at the position is another one now", err);
 }
 
-static int take_row(struct pg_source *s, struct reading *g, int row, struct outrider_error *err)
+static int log_fetch_take_row(struct pg_source *s, struct log_reading *g, int row,
+                              struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct batch *b = g->b;
@@ -169,7 +177,7 @@ static int take_row(struct pg_source *s, struct reading *g, int row, struct outr
         b->n--; /* the anchor: settled or in flight already */
         g->anchor_seen = true;
         g->covered = e->seq;
-        return verify_anchor(s, e, err);
+        return log_fetch_verify_anchor(s, e, err);
     }
     g->covered = e->seq;
     if (e->seq < l->head) {
@@ -186,7 +194,8 @@ static int take_row(struct pg_source *s, struct reading *g, int row, struct outr
     return 0;
 }
 
-static int take_rows(struct pg_source *s, struct reading *g, struct outrider_error *err)
+static int log_fetch_take_rows(struct pg_source *s, struct log_reading *g,
+                               struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
@@ -202,7 +211,7 @@ static int take_rows(struct pg_source *s, struct reading *g, struct outrider_err
         /* A usual read ends here, and the next one is large. */
         if ((is_large && !f->is_large) || batch_is_full(g->b))
             break;
-        if (take_row(s, g, i, err) < 0)
+        if (log_fetch_take_row(s, g, i, err) < 0)
             return -1;
     }
     if (g->b->n > 0)
@@ -218,7 +227,8 @@ static int take_rows(struct pg_source *s, struct reading *g, struct outrider_err
 }
 
 /* Contract (3) and (4): the gaps after the read, and a copy of them for the batch. */
-static int remember(struct pg_source *s, const struct reading *g, struct outrider_error *err)
+static int log_fetch_remember(struct pg_source *s, const struct log_reading *g,
+                              struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct batch *b = g->b;
@@ -252,7 +262,8 @@ static int remember(struct pg_source *s, const struct reading *g, struct outride
     return 0;
 }
 
-static int move_head(struct pg_source *s, const struct reading *g, struct outrider_error *err)
+static int log_fetch_move_head(struct pg_source *s, const struct log_reading *g,
+                               struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     if (g->last != NULL) {
@@ -271,7 +282,7 @@ static int move_head(struct pg_source *s, const struct reading *g, struct outrid
     return 0;
 }
 
-static int on_oldest(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_fetch_on_oldest(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     (void)n;
@@ -279,15 +290,16 @@ static int on_oldest(void *ctx, PGresult **results, int n, struct outrider_error
     outrider__pg_source_warn(s,
                              "more than max_gaps (%lld) ranges of seqs may still be filled by open "
                              "transactions: new events wait; the oldest: %s",
-                             (long long)max_gaps(s), outrider__pg_get_str(results[0], 0, 0));
+                             (long long)log_fetch_max_gaps(s),
+                             outrider__pg_get_str(results[0], 0, 0));
     return 0;
 }
 
-static int tell_of_crowd(struct pg_source *s, struct outrider_error *err)
+static int log_fetch_tell_of_crowd(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     bool was_crowded = l->is_crowded;
-    l->is_crowded = l->gaps.n > max_gaps(s);
+    l->is_crowded = l->gaps.n > log_fetch_max_gaps(s);
     if (!was_crowded)
         l->crowded_told_us = 0;
     uint64_t oldest = outrider__gaps_oldest_writer(&l->gaps);
@@ -299,15 +311,16 @@ static int tell_of_crowd(struct pg_source *s, struct outrider_error *err)
     outrider__pg_writer_format(oldest, text);
     outrider__pg_args_clear(&l->args);
     outrider__pg_arg_str(&l->args, text);
-    return outrider__pg_request(&s->conn, &l->st[LOG_OLDEST], &l->args, on_oldest, s, err);
+    return outrider__pg_request(&s->conn, &l->st[LOG_OLDEST], &l->args, log_fetch_on_oldest, s,
+                                err);
 }
 
-static int on_ahead(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_fetch_on_ahead(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
-    int64_t count = outrider__pg_get_int(results[0], 0, 0, 0);
-    int64_t first = outrider__pg_get_int(results[0], 0, 1, 0);
+    int64_t count = outrider__pg_get_int(results[0], 0, AHEAD_COUNT, 0);
+    int64_t first = outrider__pg_get_int(results[0], 0, AHEAD_FIRST, 0);
     (void)n;
     (void)err;
     if (count == 0 || (count == l->ahead_n && first == l->ahead_first))
@@ -319,12 +332,13 @@ static int on_ahead(void *ctx, PGresult **results, int n, struct outrider_error 
         "%.60s: %s%lld rows have a seq above the sequence, from %lld on, and "
         "wait until it comes there; insert them anew without a seq, and delete "
         "these",
-        s->cat.table, count == 1000 ? "at least " : "", (long long)count, (long long)first);
+        s->cat.table, count == LOG_AHEAD_MAX ? "at least " : "", (long long)count,
+        (long long)first);
     return 0;
 }
 
 /* Contract (9). */
-static int tell_of_ahead(struct pg_source *s, struct outrider_error *err)
+static int log_fetch_tell_of_ahead(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     if (s->now.mono_us < l->ahead_us)
@@ -332,11 +346,11 @@ static int tell_of_ahead(struct pg_source *s, struct outrider_error *err)
     l->ahead_us = s->now.mono_us + AHEAD_AGAIN_US;
     outrider__pg_args_clear(&l->args);
     outrider__pg_arg_int8(&l->args, l->last_value);
-    return outrider__pg_request(&s->conn, &l->st[LOG_AHEAD], &l->args, on_ahead, s, err);
+    return outrider__pg_request(&s->conn, &l->st[LOG_AHEAD], &l->args, log_fetch_on_ahead, s, err);
 }
 
 /* A page's header counts as written only with what follows it. */
-static int64_t lsn_target(const struct pg_catalog *cat, int64_t insert)
+static int64_t log_fetch_lsn_target(const struct pg_catalog *cat, int64_t insert)
 {
     if (cat->wal_segment_size > 0 && insert % cat->wal_segment_size == 40)
         return insert - 40;
@@ -345,7 +359,7 @@ static int64_t lsn_target(const struct pg_catalog *cat, int64_t insert)
     return insert;
 }
 
-static void finish(struct pg_source *s)
+static void log_fetch_finish(struct pg_source *s)
 {
     struct log_fetch *f = &log_of(s)->fetch;
     struct pg_op *op = f->op;
@@ -354,62 +368,64 @@ static void finish(struct pg_source *s)
     pg_op_done(op);
 }
 
-static void wait_or_finish(struct pg_source *s)
+static void log_fetch_wait_or_finish(struct pg_source *s)
 {
     struct log_fetch *f = &log_of(s)->fetch;
     if (f->is_flushed && !f->needs_blocked) {
-        finish(s);
+        log_fetch_finish(s);
         return;
     }
     f->ask_us = f->needs_blocked ? s->now.mono_us : s->now.mono_us + FLUSH_PAUSE_US;
 }
 
-static int read_facts(struct pg_source *s, const PGresult *r, struct outrider_error *err)
+static int log_fetch_read_facts(struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
-    l->last_value = outrider__pg_get_int(r, 0, 2, 0);
+    l->last_value = outrider__pg_get_int(r, 0, FACTS_LAST_VALUE, 0);
     if (l->last_value < l->head && !s->config->replay)
         return outrider__pg_log_fail_history(s, "its sequence was set back below the position",
                                              err);
-    f->target_lsn = lsn_target(&s->cat, outrider__pg_get_int(r, 0, 0, INT64_MAX));
-    f->is_flushed = outrider__pg_get_int(r, 0, 1, 0) >= f->target_lsn;
+    f->target_lsn =
+        log_fetch_lsn_target(&s->cat, outrider__pg_get_int(r, 0, FACTS_INSERT_LSN, INT64_MAX));
+    f->is_flushed = outrider__pg_get_int(r, 0, FACTS_FLUSH_LSN, 0) >= f->target_lsn;
     return 0;
 }
 
-static int on_read(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_fetch_on_read(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
-    struct reading g = {.b = f->op->op->batch,
-                        .r = results[f->i_read],
-                        .head = l->head,
-                        .max = outrider__event_bounds(s->config)};
+    struct log_reading g = {.b = f->op->op->batch,
+                            .r = results[f->i_read],
+                            .head = l->head,
+                            .max = outrider__event_bounds(s->config)};
     (void)n;
     if (f->i_writers >= 0 &&
         (outrider__pg_log_check_fingerprint(s, results[f->i_writers - 1], err) < 0 ||
-         note_writers(s, results[f->i_writers], err) < 0))
+         log_fetch_note_writers(s, results[f->i_writers], err) < 0))
         return -1;
-    if (read_facts(s, results[f->i_facts], err) < 0 || take_rows(s, &g, err) < 0 ||
-        remember(s, &g, err) < 0 || move_head(s, &g, err) < 0 || tell_of_crowd(s, err) < 0 ||
-        (g.met_ahead && tell_of_ahead(s, err) < 0))
+    if (log_fetch_read_facts(s, results[f->i_facts], err) < 0 ||
+        log_fetch_take_rows(s, &g, err) < 0 || log_fetch_remember(s, &g, err) < 0 ||
+        log_fetch_move_head(s, &g, err) < 0 || log_fetch_tell_of_crowd(s, err) < 0 ||
+        (g.met_ahead && log_fetch_tell_of_ahead(s, err) < 0))
         return -1;
     if (g.b->n == 0 && g.met_large && !f->is_large) {
         outrider__batch_reset(g.b);
-        return send_read(s, f->op, err);
+        return log_fetch_send_read(s, f->op, err);
     }
     if (g.b->n == 0) {
-        finish(s);
+        log_fetch_finish(s);
         return 0;
     }
-    f->needs_blocked = outrider__pg_get_bool(results[f->i_facts], 0, 3);
+    f->needs_blocked = outrider__pg_get_bool(results[f->i_facts], 0, FACTS_ANY_PARKED);
     f->wait_since_us = s->now.mono_us;
-    wait_or_finish(s);
+    log_fetch_wait_or_finish(s);
     return 0;
 }
 
-static int on_waited(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_fetch_on_waited(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct log_fetch *f = &log_of(s)->fetch;
@@ -419,9 +435,11 @@ static int on_waited(void *ctx, PGresult **results, int n, struct outrider_error
         if (outrider__pg_parked_apply_blocked(f->op->op->batch, results[0], err) < 0)
             return -1;
     }
-    if (outrider__pg_get_int(results[n - 1], 0, 0, 0) >= f->target_lsn)
+    const PGresult *flushed =
+        results[n - 1]; /* behind the blocked lanes, where they are asked for */
+    if (outrider__pg_get_int(flushed, 0, 0, 0) >= f->target_lsn)
         f->is_flushed = true;
-    wait_or_finish(s);
+    log_fetch_wait_or_finish(s);
     return 0;
 }
 
@@ -440,7 +458,7 @@ int outrider__pg_log_fetch_tick(struct pg_source *s, struct outrider_error *err)
         if (outrider__pg_request(&s->conn, &l->st[LOG_FORCE], NULL, NULL, NULL, err) < 0)
             return -1;
     }
-    if (outrider__pg_request_begin(&s->conn, on_waited, s, err) < 0)
+    if (outrider__pg_request_begin(&s->conn, log_fetch_on_waited, s, err) < 0)
         return -1;
     if (f->needs_blocked &&
         outrider__pg_parked_add_blocked(&l->parked, &s->conn, f->op->op->batch, err) < 0)

@@ -6,106 +6,110 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "poll_log.sql.h"
+#include "shared.sql.h"
+#include "wire.sql.h"
+
 #define LOOK_MIN_US 4000
 #define PULSE_US 1000000
 
-/*
- * In these texts (cursor.h) $E is the columns of an event (with $3 as the bounds:
- * columns.h; and no payload of the anchor at $1), $U the same for a usual read,
- * $A whether any lane is parked, $P what may hold a writer's lock.
- */
-static const char *const templates[LOG_STATEMENTS] = {
-    [LOG_ENROL] = PG_ENROL_SQL,
-    [LOG_READ_CURSOR] = "SELECT k.sink, k.position, k.gaps::text, " PG_ANCHOR_OF(
-        "k.anchor_id") ", k.epoch, k.on_dead, "
-                       "k.system_id, k.timeline, (SELECT " PG_ANCHOR_OF(
-                           "o.id") " FROM $T o WHERE o.seq = "
-                                   "k.position LIMIT 1), (SELECT CASE WHEN q.is_called THEN "
-                                   "q.last_value ELSE 0 END FROM $S "
-                                   "q), pg_backend_pid(), k.mode FROM $K k WHERE k.pipeline = $1 "
-                                   "AND k.outbox = $2",
-    [LOG_TAKE] = PG_TAKE_SQL,
-    [LOG_READ] = "SELECT $U FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
-    [LOG_READ_EXACT] = "SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2",
-    [LOG_READ_GAPS] =
-        "(SELECT r.* FROM unnest($4::int8[], $5::int8[]) AS g(low, high) CROSS JOIN LATERAL "
-        "(SELECT $E FROM $T o WHERE o.seq >= g.low AND o.seq <= g.high ORDER BY o.seq LIMIT $2) r "
-        "ORDER BY r.seq LIMIT $2) UNION ALL (SELECT $E FROM $T o WHERE o.seq >= $1 ORDER BY o.seq "
-        "LIMIT $2) ORDER BY seq LIMIT $2",
-    [LOG_READ_SINCE] = "SELECT $E FROM $T o WHERE o.seq >= $1 AND o.created_at >= $4 ORDER BY "
-                       "o.seq LIMIT $2",
-    /* INSERT takes this lock before it takes a seq, and a commit is visible
-     * before the lock is given back. */
-    [LOG_WRITERS] =
-        "SELECT l.virtualtransaction FROM pg_locks l WHERE l.locktype = 'relation' AND l.mode = "
-        "'RowExclusiveLock' AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE "
-        "d.datname = current_database()) AND l.relation $P",
-    [LOG_FACTS] = "SELECT pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(), CASE WHEN "
-                  "q.is_called THEN q.last_value ELSE 0 END, $A FROM $S q",
-    [LOG_FLUSHED] = "SELECT pg_current_wal_flush_lsn()",
-    [LOG_FORCE] = "SELECT pg_logical_emit_message(true, 'outrider.flush', '')",
-    [LOG_LAST] = "SELECT CASE WHEN q.is_called THEN q.last_value ELSE 0 END FROM $S q",
-    [LOG_SAVE] = PG_SAVE_SQL("position = coalesce($4, position), gaps = "
-                             "coalesce($5::text::int8multirange, gaps), anchor_id = coalesce($6, "
-                             "anchor_id)"),
-    /* $1: as pg_locks names it. Of other roles' sessions a relay without
-     * pg_read_all_stats sees little more than the process. */
-    [LOG_OLDEST] =
-        "SELECT coalesce((SELECT concat_ws(', ', 'server process ' || l.pid, a.usename, "
-        "nullif(a.application_name, ''), 'open since ' || a.xact_start, a.state) FROM pg_locks l "
-        "JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.virtualtransaction = $1 LIMIT 1), "
-        "(SELECT format('prepared transaction %s of %s, prepared %s', p.gid, p.owner, p.prepared) "
-        "FROM pg_prepared_xacts p WHERE p.database = current_database() ORDER BY p.prepared LIMIT "
-        "1), 'has just ended')",
-    [LOG_AHEAD] = "SELECT count(*), min(x.seq) FROM (SELECT o.seq FROM $T o WHERE o.seq > $1 ORDER "
-                  "BY o.seq LIMIT 1000) x",
+static const struct pg_block log_blocks[LOG_STATEMENTS] = {
+    [LOG_ENROL] = {sql_cursor_enrol, "cannot take over the pipeline", PG_READS},
+    [LOG_READ_CURSOR] = {sql_log_read_cursor, "cannot read the cursor", PG_READS},
+    [LOG_TAKE] = {sql_cursor_take, "cannot take over the pipeline", PG_READS},
+    [LOG_READ] = {sql_log_read, "cannot read the outbox", PG_READS},
+    [LOG_READ_EXACT] = {sql_log_read_exact, "cannot read the outbox", PG_READS},
+    [LOG_READ_GAPS] = {sql_log_read_gaps, "cannot read the outbox", PG_READS},
+    [LOG_READ_SINCE] = {sql_log_read_since, "cannot read the outbox", PG_READS},
+    [LOG_WRITERS] = {sql_log_writers, "cannot read the locks", PG_READS},
+    [LOG_FINGERPRINT] = {sql_catalog_fingerprint, "cannot read the catalogue", PG_READS},
+    [LOG_FACTS] = {sql_log_facts, "cannot read the log's position", PG_READS},
+    [LOG_FLUSHED] = {"SELECT pg_current_wal_flush_lsn()", "cannot read the log's position",
+                     PG_READS},
+    [LOG_FORCE] = {"SELECT pg_logical_emit_message(true, 'outrider.flush', '')",
+                   "cannot flush the log", PG_READS},
+    [LOG_LAST] = {sql_log_last, "cannot read the sequence", PG_READS},
+    [LOG_SAVE] = {sql_cursor_save, "cannot settle", PG_SETTLES},
+    [LOG_OLDEST] = {sql_log_oldest, "cannot read the locks", PG_READS},
+    [LOG_AHEAD] = {sql_log_ahead, "cannot read the outbox", PG_READS},
 };
 
-static const char *const purposes[LOG_STATEMENTS] = {
-    [LOG_ENROL] = "cannot take over the pipeline",
-    [LOG_READ_CURSOR] = "cannot read the cursor",
-    [LOG_TAKE] = "cannot take over the pipeline",
-    [LOG_READ] = "cannot read the outbox",
-    [LOG_READ_EXACT] = "cannot read the outbox",
-    [LOG_READ_GAPS] = "cannot read the outbox",
-    [LOG_READ_SINCE] = "cannot read the outbox",
-    [LOG_WRITERS] = "cannot read the locks",
-    [LOG_FINGERPRINT] = "cannot read the catalogue",
-    [LOG_FACTS] = "cannot read the log's position",
-    [LOG_FLUSHED] = "cannot read the log's position",
-    [LOG_FORCE] = "cannot flush the log",
-    [LOG_LAST] = "cannot read the sequence",
-    [LOG_SAVE] = "cannot settle",
-    [LOG_OLDEST] = "cannot read the locks",
-    [LOG_AHEAD] = "cannot read the outbox",
+/* Columns of log_read_cursor. */
+enum log_cursor_column {
+    LOG_CURSOR_SINK,
+    LOG_CURSOR_POSITION,
+    LOG_CURSOR_GAPS,
+    LOG_CURSOR_ANCHOR,
+    LOG_CURSOR_EPOCH,
+    LOG_CURSOR_ON_DEAD,
+    LOG_CURSOR_SYSTEM_ID,
+    LOG_CURSOR_TIMELINE,
+    LOG_CURSOR_ROW_ID, /* of the row at the position; NULL: there is none */
+    LOG_CURSOR_LAST_VALUE,
+    LOG_CURSOR_PID,
+    LOG_CURSOR_MODE
 };
 
-static void append_lockable(struct strbuf *sql, const struct pg_catalog *cat)
-{
-    if (cat->relkind == 'p')
-        outrider__strbuf_appendf(sql, "IN (SELECT t.relid FROM pg_partition_tree(%u) t)", cat->oid);
-    else
-        outrider__strbuf_appendf(sql, "= %u", cat->oid);
-}
+/* The statements of the request that reads the cursor, and of the one that takes it over. */
+enum log_begin_step { LOG_BEGIN_ENROL, LOG_BEGIN_CURSOR };
+enum log_take_step { LOG_TAKE_EPOCH }; /* then the lanes are mended, perhaps; due time last */
+enum log_pulse_step { LOG_PULSE_FINGERPRINT, LOG_PULSE_DUE };
+
+/* The texts behind the words of poll_log.sql. */
+struct log_texts {
+    struct strbuf event, usual, lockable, any;
+};
 
 /* Whether any lane is parked; a replay does not ask. */
-static void append_any(struct strbuf *sql, const struct pg_source *s)
+static void log_append_any(struct strbuf *sql, const struct pg_source *s)
 {
     const struct log_source *l = s->layout_data;
     bool asks = s->config->ordered && !s->config->replay;
     outrider__strbuf_appendf(sql, "(%s)", asks ? l->parked.sql[PARKED_ANY] : "SELECT false");
 }
 
-static void letter(struct strbuf *sql, char c, const struct pg_source *s)
+static void log_texts_init(struct log_texts *t, const struct pg_source *s)
 {
-    struct pg_bounds b =
-        c == 'E' ? outrider__pg_bounds_of(3) : outrider__pg_bounds_fixed(s->config, false);
-    if (c == 'E' || c == 'U')
-        outrider__pg_sql_log_event(sql, &s->cat, &b, "$1");
-    else if (c == 'A')
-        append_any(sql, s);
-    else if (c == 'P')
-        append_lockable(sql, &s->cat);
+    struct pg_bounds exact = outrider__pg_bounds_of(3);
+    struct pg_bounds usual = outrider__pg_bounds_fixed(s->config, false);
+    outrider__strbuf_init(&t->event, SQL_TEXT_CAP);
+    outrider__strbuf_init(&t->usual, SQL_TEXT_CAP);
+    outrider__strbuf_init(&t->lockable, SQL_TEXT_CAP);
+    outrider__strbuf_init(&t->any, SQL_TEXT_CAP);
+    outrider__pg_sql_log_event(&t->event, &s->cat, &exact, "$1");
+    outrider__pg_sql_log_event(&t->usual, &s->cat, &usual, "$1");
+    outrider__strbuf_appendf(
+        &t->lockable,
+        s->cat.relkind == 'p' ? "IN (SELECT t.relid FROM pg_partition_tree(%u) t)" : "= %u",
+        s->cat.oid);
+    log_append_any(&t->any, s);
+}
+
+static void log_texts_release(struct log_texts *t)
+{
+    outrider__strbuf_release(&t->event);
+    outrider__strbuf_release(&t->usual);
+    outrider__strbuf_release(&t->lockable);
+    outrider__strbuf_release(&t->any);
+}
+
+static int log_make_statements(struct pg_source *s, struct outrider_error *err)
+{
+    struct log_texts t;
+    struct pg_words words;
+    log_texts_init(&t, s);
+    outrider__pg_words_init(&words, &s->cat);
+    outrider__pg_cursor_words(&words, sql_log_save_sets);
+    outrider__pg_words_add(&words, "event", strbuf_cstr(&t.event));
+    outrider__pg_words_add(&words, "usual", strbuf_cstr(&t.usual));
+    outrider__pg_words_add(&words, "lockable", strbuf_cstr(&t.lockable));
+    outrider__pg_words_add(&words, "any", strbuf_cstr(&t.any));
+    bool failed = t.event.failed || t.usual.failed || t.lockable.failed || t.any.failed;
+    int rc = failed ? outrider__fail_nomem(err)
+                    : outrider__pg_statements_make(log_of(s)->st, log_blocks, LOG_STATEMENTS,
+                                                   &words, err);
+    log_texts_release(&t);
+    return rc;
 }
 
 int outrider__pg_log_fail_history(struct pg_source *s, const char *what, struct outrider_error *err)
@@ -138,11 +142,11 @@ static bool log_reads(const struct pg_catalog *cat, const struct pipeline_config
     return cat->has_seq && !cat->has_mark;
 }
 
-static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
+static int log_check_anchor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     char what[160];
-    int64_t sequence = outrider__pg_get_int(r, 0, 9, 0);
+    int64_t sequence = outrider__pg_get_int(r, 0, LOG_CURSOR_LAST_VALUE, 0);
     if (l->head == 0)
         return 0;
     if (sequence < l->head) {
@@ -151,8 +155,9 @@ static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_
                        l->head);
         return outrider__pg_log_fail_history(s, what, err);
     }
-    bool is_there = !PQgetisnull(r, 0, 8);
-    if (is_there && bytes_eq(outrider__pg_get_bytes(r, 0, 8), outrider__pg_get_bytes(r, 0, 3)))
+    bool is_there = !PQgetisnull(r, 0, LOG_CURSOR_ROW_ID);
+    if (is_there && bytes_eq(outrider__pg_get_bytes(r, 0, LOG_CURSOR_ROW_ID),
+                             outrider__pg_get_bytes(r, 0, LOG_CURSOR_ANCHOR)))
         return 0;
     (void)snprintf(what, sizeof what, "the row at the position %" PRId64 " %s", l->head,
                    is_there ? "is another one now" : "is gone");
@@ -160,7 +165,7 @@ static int check_anchor(struct pg_source *s, const PGresult *r, struct outrider_
 }
 
 /* What is not below the position is read from there on anyway. */
-static int load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
+static int log_load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     int64_t low = 0, high = 0;
@@ -178,7 +183,7 @@ static int load_gaps(struct pg_source *s, const char *text, struct outrider_erro
                           "outrider_cursor.gaps of pipeline '%s' cannot be read", s->config->name);
 }
 
-static void activate(struct pg_source *s)
+static void log_activate(struct pg_source *s)
 {
     struct log_source *l = log_of(s);
     l->pulse_us = s->now.mono_us + PULSE_US;
@@ -187,22 +192,23 @@ static void activate(struct pg_source *s)
     outrider__pg_source_activate(s);
 }
 
-static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
-    if (outrider__pg_cursor_taken(s, results[0], &l->cursor, err) < 0)
+    if (outrider__pg_cursor_taken(s, results[LOG_TAKE_EPOCH], &l->cursor, err) < 0)
         return -1;
-    s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
-    activate(s);
+    const PGresult *due = results[n - 1]; /* log_take_over() adds it last */
+    s->base.parked_due_us = outrider__pg_parked_due_us(due);
+    log_activate(s);
     return 0;
 }
 
-static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
-                     struct outrider_error *err)
+static int log_take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
+                         struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
-    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
+    if (outrider__pg_request_begin(&s->conn, log_on_taken, s, err) < 0 ||
         outrider__pg_cursor_add_take(s, &l->st[LOG_TAKE], &l->parked, &l->args, epoch,
                                      is_other_policy, err) < 0)
         return -1;
@@ -211,10 +217,10 @@ static int take_over(struct pg_source *s, int64_t epoch, bool is_other_policy,
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static void tell_of_another_server(struct pg_source *s, const PGresult *r)
+static void log_tell_of_another_server(struct pg_source *s, const PGresult *r)
 {
-    int64_t system_id = outrider__pg_get_int(r, 0, 6, s->cat.system_id);
-    int64_t timeline = outrider__pg_get_int(r, 0, 7, s->cat.timeline);
+    int64_t system_id = outrider__pg_get_int(r, 0, LOG_CURSOR_SYSTEM_ID, s->cat.system_id);
+    int64_t timeline = outrider__pg_get_int(r, 0, LOG_CURSOR_TIMELINE, s->cat.timeline);
     if (system_id != s->cat.system_id)
         outrider__pg_source_warn(s, "the database was moved to another cluster since; its history "
                                     "fits, events may be delivered again");
@@ -225,33 +231,42 @@ static void tell_of_another_server(struct pg_source *s, const PGresult *r)
                                  (long long)timeline, s->cat.timeline);
 }
 
-static int on_cursor(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_take_cursor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
+{
+    struct log_source *l = log_of(s);
+    l->head = outrider__pg_get_int(r, 0, LOG_CURSOR_POSITION, 0);
+    l->last_value = outrider__pg_get_int(r, 0, LOG_CURSOR_LAST_VALUE, 0);
+    if (log_check_anchor(s, r, err) < 0 ||
+        log_load_gaps(s, outrider__pg_get_str(r, 0, LOG_CURSOR_GAPS), err) < 0)
+        return -1;
+    outrider__strbuf_clear(&l->anchor);
+    outrider__strbuf_append(&l->anchor, outrider__pg_get_bytes(r, 0, LOG_CURSOR_ANCHOR));
+    return l->anchor.failed ? outrider__fail_nomem(err) : 0;
+}
+
+static int log_on_cursor(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
-    struct log_source *l = log_of(s);
-    const PGresult *r = results[n - 1];
-    if (outrider__pg_cursor_check(s, r, 0, 10, err) < 0)
+    const PGresult *r = results[LOG_BEGIN_CURSOR];
+    (void)n;
+    if (outrider__pg_cursor_check(s, r, LOG_CURSOR_SINK, LOG_CURSOR_PID, err) < 0)
         return -1;
-    if (outrider__pg_cursor_check_adopted(s, outrider__pg_get_str(r, 0, 11), err) < 0)
+    const char *mode = outrider__pg_get_str(r, 0, LOG_CURSOR_MODE);
+    if (outrider__pg_cursor_check_adopted(s, mode, err) < 0)
         return -1;
-    if (strcmp(outrider__pg_get_str(r, 0, 11), "poll") != 0)
+    if (strcmp(mode, "poll") != 0)
         return outrider__pg_cdc_begin_leaving(s, err);
     if (s->cdc == NULL && outrider__pg_cdc_forget_slot(s, err) < 0)
         return -1;
-    l->head = outrider__pg_get_int(r, 0, 1, 0);
-    l->last_value = outrider__pg_get_int(r, 0, 9, 0);
-    if (check_anchor(s, r, err) < 0 || load_gaps(s, outrider__pg_get_str(r, 0, 2), err) < 0)
+    if (log_take_cursor(s, r, err) < 0)
         return -1;
-    outrider__strbuf_clear(&l->anchor);
-    outrider__strbuf_append(&l->anchor, outrider__pg_get_bytes(r, 0, 3));
-    if (l->anchor.failed)
-        return outrider__fail_nomem(err);
-    tell_of_another_server(s, r);
-    return take_over(s, outrider__pg_get_int(r, 0, 4, 0),
-                     outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 5)), err);
+    log_tell_of_another_server(s, r);
+    const char *on_dead = outrider__pg_get_str(r, 0, LOG_CURSOR_ON_DEAD);
+    return log_take_over(s, outrider__pg_get_int(r, 0, LOG_CURSOR_EPOCH, 0),
+                         outrider__pg_cursor_other_policy(s, on_dead), err);
 }
 
-static void append_stored(struct strbuf *sql, const char *const *columns, size_t n)
+static void log_append_stored(struct strbuf *sql, const char *const *columns, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         outrider__pg_stored_sql(sql, columns[i]);
@@ -259,17 +274,17 @@ static void append_stored(struct strbuf *sql, const char *const *columns, size_t
     }
 }
 
-static int prepare_parked(struct pg_source *s, struct outrider_error *err)
+static int log_prepare_parked(struct pg_source *s, struct outrider_error *err)
 {
     static const char *const before[] = {"o.aggregate_type", "o.aggregate_id", "o.event_type"};
     static const char *const behind[] = {"o.headers", "o.topic", "o.partition_key"};
     struct strbuf copy;
-    outrider__strbuf_init(&copy, PG_SQL_CAP);
+    outrider__strbuf_init(&copy, SQL_TEXT_CAP);
     strbuf_append_str(&copy, "o.id::text, ");
-    append_stored(&copy, before, sizeof before / sizeof *before);
+    log_append_stored(&copy, before, sizeof before / sizeof *before);
     outrider__pg_bytea_sql(&copy, s->cat.payload_type, "o.payload");
     strbuf_append_str(&copy, ", ");
-    append_stored(&copy, behind, sizeof behind / sizeof *behind);
+    log_append_stored(&copy, behind, sizeof behind / sizeof *behind);
     outrider__strbuf_appendf(&copy,
                              "o.partition, o.occurred_at, o.created_at, o.expires_at FROM u JOIN "
                              "%s o ON o.seq = u.seq",
@@ -281,21 +296,11 @@ static int prepare_parked(struct pg_source *s, struct outrider_error *err)
     return rc;
 }
 
-static int prepare(struct pg_source *s, struct outrider_error *err)
+static int log_prepare(struct pg_source *s, struct outrider_error *err)
 {
-    struct log_source *l = log_of(s);
-    if (prepare_parked(s, err) < 0)
+    if (log_prepare_parked(s, err) < 0 || log_make_statements(s, err) < 0)
         return -1;
-    for (int i = 0; i < LOG_STATEMENTS; i++) {
-        const char *template = i == LOG_FINGERPRINT ? outrider__pg_fingerprint_sql : templates[i];
-        l->sql[i] = outrider__pg_expand(template, s, letter);
-        if (l->sql[i] == NULL)
-            return outrider__fail_nomem(err);
-        l->st[i] = (struct pg_statement){.sql = l->sql[i],
-                                         .what = purposes[i],
-                                         .purpose = i == LOG_SAVE ? PG_SETTLES : PG_READS};
-    }
-    return outrider__pg_cleaner_init(&l->cleaner, &s->cat, err);
+    return outrider__pg_cleaner_init(&log_of(s)->cleaner, &s->cat, err);
 }
 
 static int log_begin(struct pg_source *s, struct outrider_error *err)
@@ -313,23 +318,23 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
                               "%s is a log: a pipeline reads one log; give each a pipeline of its "
                               "own",
                               s->cat.table);
-    if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || prepare(s, err) < 0)
+    if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || log_prepare(s, err) < 0)
         return -1;
     if (s->config->replay) {
         int64_t from = s->config->replay_from_seq;
         l->head = from > 0 ? from - 1 : 0;
-        activate(s);
+        log_activate(s);
         return 0;
     }
     outrider__pg_cursor_args(s, &l->args);
-    if (outrider__pg_request_begin(&s->conn, on_cursor, s, err) < 0 ||
+    if (outrider__pg_request_begin(&s->conn, log_on_cursor, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_ENROL], &l->args, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_READ_CURSOR], &l->args, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static int log_fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     if (s->config->replay) {
@@ -340,7 +345,7 @@ static int fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_e
     return outrider__pg_cursor_fetch_parked(s, &l->parked, op, err);
 }
 
-static void take_mark(struct pg_source *s, const PGresult *r)
+static void log_take_mark(struct pg_source *s, const PGresult *r)
 {
     struct log_source *l = log_of(s);
     l->mark = outrider__pg_get_int(r, 0, 0, 0);
@@ -350,26 +355,26 @@ static void take_mark(struct pg_source *s, const PGresult *r)
         s->base.ready = true;
 }
 
-static int on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_on_mark(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     (void)n;
     (void)err;
-    take_mark(op->source, results[0]);
+    log_take_mark(op->source, results[0]);
     pg_op_done(op);
     return 0;
 }
 
-static int on_mark_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_on_mark_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     (void)n;
     (void)err;
-    take_mark(ctx, results[0]);
+    log_take_mark(ctx, results[0]);
     return 0;
 }
 
 /* Where there are gaps, only a read that is newer than the mark can tell. */
-static int mark(struct pg_source *s, pg_done_fn *done, void *ctx, struct outrider_error *err)
+static int log_mark(struct pg_source *s, pg_done_fn *done, void *ctx, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     s->must_mark = s->base.mark_reached = false;
@@ -381,11 +386,11 @@ static int log_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
 {
     switch (op->op->kind) {
     case SOURCE_MARK:
-        return mark(s, on_mark, op, err);
+        return log_mark(s, log_on_mark, op, err);
     case SOURCE_FETCH:
         return outrider__pg_log_fetch(s, op, err);
     case SOURCE_FETCH_PARKED:
-        return fetch_parked(s, op, err);
+        return log_fetch_parked(s, op, err);
     case SOURCE_SETTLE:
     case SOURCE_INTENT:
     case SOURCE_RECALL:
@@ -396,7 +401,7 @@ static int log_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
 
-static int check_sequence(struct pg_source *s, int64_t last_value, struct outrider_error *err)
+static int log_check_sequence(struct pg_source *s, int64_t last_value, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     l->last_value = last_value;
@@ -405,13 +410,13 @@ static int check_sequence(struct pg_source *s, int64_t last_value, struct outrid
     return outrider__pg_log_fail_history(s, "its sequence was set back below the position", err);
 }
 
-static int on_probe(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_on_probe(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
     (void)n;
     l->is_probing = false;
-    if (check_sequence(s, outrider__pg_get_int(results[0], 0, 0, 0), err) < 0)
+    if (log_check_sequence(s, outrider__pg_get_int(results[0], 0, 0, 0), err) < 0)
         return -1;
     if (l->last_value > l->head)
         s->base.ready = true;
@@ -419,7 +424,7 @@ static int on_probe(void *ctx, PGresult **results, int n, struct outrider_error 
 }
 
 /* The sequence is the whole probe while it equals head and there are no gaps. */
-static int look(struct pg_source *s, struct outrider_error *err)
+static int log_look(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     if (s->base.ready || l->fetch.op != NULL || l->is_probing || s->now.mono_us < l->look_us)
@@ -433,23 +438,23 @@ static int look(struct pg_source *s, struct outrider_error *err)
         return 0;
     }
     l->is_probing = true;
-    return outrider__pg_request(&s->conn, &l->st[LOG_LAST], NULL, on_probe, s, err);
+    return outrider__pg_request(&s->conn, &l->st[LOG_LAST], NULL, log_on_probe, s, err);
 }
 
-static int on_pulse(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_on_pulse(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct log_source *l = log_of(s);
     l->is_pulsing = false;
-    if (outrider__pg_log_check_fingerprint(s, results[0], err) < 0)
+    if (outrider__pg_log_check_fingerprint(s, results[LOG_PULSE_FINGERPRINT], err) < 0)
         return -1;
-    if (n > 1)
-        s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    if (n > LOG_PULSE_DUE)
+        s->base.parked_due_us = outrider__pg_parked_due_us(results[LOG_PULSE_DUE]);
     return 0;
 }
 
 /* Keeps the session alive, sees what operators did, and what was altered. */
-static int pulse(struct pg_source *s, struct outrider_error *err)
+static int log_pulse(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     if (l->is_pulsing || s->now.mono_us < l->pulse_us)
@@ -462,7 +467,7 @@ static int pulse(struct pg_source *s, struct outrider_error *err)
     outrider__pg_args_clear(&l->args);
     outrider__pg_arg_oid(&l->args, s->cat.oid);
     outrider__pg_arg_oid(&l->args, s->cat.sequence_oid);
-    if (outrider__pg_request_begin(&s->conn, on_pulse, s, err) < 0 ||
+    if (outrider__pg_request_begin(&s->conn, log_on_pulse, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_FINGERPRINT], &l->args, err) < 0)
         return -1;
     if (!s->config->replay && outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
@@ -474,9 +479,9 @@ static int log_tick(struct pg_source *s, struct instant now, struct outrider_err
 {
     struct log_source *l = log_of(s);
     (void)now;
-    if (s->must_mark && mark(s, on_mark_again, s, err) < 0)
+    if (s->must_mark && log_mark(s, log_on_mark_again, s, err) < 0)
         return -1;
-    if (outrider__pg_log_fetch_tick(s, err) < 0 || look(s, err) < 0 || pulse(s, err) < 0)
+    if (outrider__pg_log_fetch_tick(s, err) < 0 || log_look(s, err) < 0 || log_pulse(s, err) < 0)
         return -1;
     int64_t wake = l->is_pulsing ? CLOCK_NEVER : l->pulse_us;
     if (!s->base.ready && l->fetch.op == NULL && !l->is_probing && l->look_us < wake)
@@ -492,8 +497,7 @@ static void log_close(struct pg_source *s)
     struct log_source *l = log_of(s);
     if (l == NULL)
         return;
-    for (int i = 0; i < LOG_STATEMENTS; i++)
-        free(l->sql[i]);
+    outrider__pg_statements_release(l->st, LOG_STATEMENTS);
     outrider__pg_cleaner_release(&l->cleaner);
     outrider__pg_parked_release(&l->parked);
     outrider__pg_args_release(&l->args);

@@ -82,7 +82,6 @@ struct log_fetch {
 
 struct log_source {
     struct pg_statement st[LOG_STATEMENTS];
-    char *sql[LOG_STATEMENTS];
     struct pg_args args;
     struct pg_parked parked;
 

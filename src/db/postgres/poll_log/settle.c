@@ -131,11 +131,13 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
         return outrider__fail_errno(err, errno_value, "cannot settle");
     struct log_source *l = log_of(s);
     const struct batch *b = op->op->batch;
-    l->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
+    l->cursor.tid = outrider__pg_get_tid(results[0], 0, SAVE_TID);
     if (!b->is_parked && l->n_out > 0 && outrider__pg_tally(b).n == b->n)
         l->n_out--;
-    if (op->step > 0)
-        s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
+    if (op->step > 0) {
+        const PGresult *due = results[n - 1]; /* was added last */
+        s->base.parked_due_us = outrider__pg_parked_due_us(due);
+    }
     pg_op_done(op);
     return 0;
 }
@@ -173,7 +175,7 @@ static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error 
     struct pg_source *s = ctx;
     (void)n;
     (void)err;
-    log_of(s)->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
+    log_of(s)->cursor.tid = outrider__pg_get_tid(results[0], 0, SAVE_TID);
     return 0;
 }
 

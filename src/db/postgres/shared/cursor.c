@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared.sql.h"
+
 char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_letter_fn *letter)
 {
     struct strbuf sql;
@@ -30,6 +32,12 @@ char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_le
     if (sql.failed)
         outrider__strbuf_release(&sql);
     return sql.data;
+}
+
+void outrider__pg_cursor_words(struct pg_words *words, const char *sets)
+{
+    outrider__pg_words_add(words, "sets", sets);
+    outrider__pg_words_add(words, "totals", sql_cursor_totals);
 }
 
 void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a)
@@ -108,8 +116,8 @@ int outrider__pg_cursor_taken(const struct pg_source *s, const PGresult *r,
     if (PQntuples(r) != 1)
         return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
                               "another relay took over pipeline '%s'", s->config->name);
-    ret_cursor->epoch = outrider__pg_get_int(r, 0, 0, 0);
-    ret_cursor->tid = outrider__pg_get_tid(r, 0, 1);
+    ret_cursor->epoch = outrider__pg_get_int(r, 0, TAKE_EPOCH, 0);
+    ret_cursor->tid = outrider__pg_get_tid(r, 0, TAKE_TID);
     return 0;
 }
 
@@ -141,14 +149,17 @@ void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const st
     outrider__pg_arg_tid(a, cursor->tid);
 }
 
+/* The statements of SOURCE_FETCH_PARKED's request. */
+enum cursor_parked_step { CURSOR_PARKED_ROWS, CURSOR_PARKED_DUE };
+
 static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     struct pg_source *s = op->source;
     (void)n;
-    if (outrider__pg_parked_fill(s->config, op->op->batch, results[0], err) < 0)
+    if (outrider__pg_parked_fill(s->config, op->op->batch, results[CURSOR_PARKED_ROWS], err) < 0)
         return -1;
-    s->base.parked_due_us = outrider__pg_parked_due_us(results[1]);
+    s->base.parked_due_us = outrider__pg_parked_due_us(results[CURSOR_PARKED_DUE]);
     pg_op_done(op);
     return 0;
 }

@@ -4,16 +4,16 @@
  * it (log, cdc): enrolling, checking, taking it over, and what every save of it
  * has in common.
  *
- *  (1) A layout's statements are templates: $T is the outbox, $S its sequence,
- *      $K the cursor table; other letters are the layout's own. $1 and $2 are
- *      the pipeline and the outbox's name in whatever concerns the cursor.
- *  (2) Taking over raises the epoch. PG_SAVE_SQL fails, and its transaction
- *      with it, when the epoch is not ours any more: nobody settles without it.
+ *  (1) The statements are the blocks cursor_* of shared.sql. $1 and $2 are the
+ *      pipeline and the outbox's name in all of them.
+ *  (2) Taking over raises the epoch. cursor_save fails, and its transaction with
+ *      it, when the epoch is not ours any more: nobody settles without the epoch.
  */
 #ifndef POSTGRES_CURSOR_H
 #define POSTGRES_CURSOR_H
 
 #include "postgres/shared/source.h"
+#include "postgres/wire/statements.h"
 
 #define PG_SQL_CAP 32768
 
@@ -53,6 +53,13 @@ struct pg_cursor {
 typedef void pg_letter_fn(struct strbuf *sql, char letter, const struct pg_source *s);
 /* The text is the caller's; NULL: no memory. */
 char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_letter_fn *letter);
+
+/* Columns of cursor_take and of cursor_save. */
+enum pg_take_column { TAKE_EPOCH, TAKE_TID };
+enum pg_save_column { SAVE_TID };
+
+/* The words of cursor_save; sets are the layout's own assignments. */
+void outrider__pg_cursor_words(struct pg_words *words, const char *sets);
 
 /* Begins the arguments with the pipeline and the outbox. */
 void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a);

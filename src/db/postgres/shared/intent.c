@@ -2,101 +2,54 @@
 #include "postgres/shared/intent.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "postgres/table/table.h"
 #include "base/failpoint.h"
 #include "core/intent.h"
 #include "postgres/shared/source.h"
+#include "postgres/wire/statements.h"
+#include "shared.sql.h"
 
 #define BODY_MAX ((size_t)1 << 29)
-#define SQL_CAP 4096
 
-/* The pipeline's tables, from the names as the user wrote them. */
-#define MINE(arg)                                                                              \
-    "(SELECT coalesce(array_agg(format('%I.%I', n.nspname, c.relname)), '{}') FROM "           \
-    "unnest($" arg "::text[]) AS u(name) JOIN pg_class c ON c.oid = to_regclass(u.name) JOIN " \
-    "pg_namespace n ON n.oid = c.relnamespace)"
-/* Rows of this name that are not this pipeline's, but have tables of it: (3). Of a row
- * without an outbox it is not known (schema_upgrade.sql). */
-#define OTHERS(arg)                                                                               \
-    " FROM $I o WHERE o.pipeline = $1 AND o.outbox <> $2 AND (o.outbox = '' OR o.identity <> '' " \
-    "AND o.tables && " MINE(arg) ")"
-
-/* $I is the table. A statement that finds another epoch divides by zero. */
-static const char *const templates[INTENT_STATEMENTS] = {
-    [INTENT_LOCK] = "SELECT pg_advisory_xact_lock(hashtextextended('outrider/intent/' || $1, 0))",
-    [INTENT_OTHERS] = "SELECT o.outbox, o.body IS NOT NULL, array_to_string(o.tables, ', ')" OTHERS(
-        "3") " ORDER BY 2 DESC LIMIT 1",
-    [INTENT_TAKE] =
-        "INSERT INTO $I AS i (pipeline, outbox, identity, tables) SELECT $1, $2, $4, " MINE(
-            "3") " "
-                 "WHERE NOT EXISTS (SELECT" OTHERS(
-                     "3") ") ON CONFLICT (pipeline, outbox) DO UPDATE SET "
-                          "epoch = i.epoch + 1, identity = $4, tables = excluded.tables RETURNING "
-                          "epoch, no, stamp, "
-                          "body IS NOT NULL",
-    [INTENT_PENDING] =
-        "SELECT o.outbox, o.body IS NOT NULL, o.identity <> '' FROM $I o WHERE o.pipeline = $1 AND "
-        "(o.outbox IN ('', $2) OR o.tables && " MINE("3") ") ORDER BY 2 DESC, 3 DESC LIMIT 1",
-    [INTENT_LEAVE] = "UPDATE $I o SET identity = '' WHERE o.pipeline = $1 AND (o.outbox = $2 OR "
-                     "o.tables && " MINE("3") ") AND o.body IS NULL",
-    [INTENT_SAVE] = "WITH u AS (UPDATE $I SET no = $4, stamp = $5, body = $6 WHERE pipeline = $1 "
-                    "AND outbox = $2 AND epoch = $3 RETURNING 1) SELECT 1 / (SELECT count(*) FROM "
-                    "u)",
-    [INTENT_BODY] = "SELECT body FROM $I WHERE pipeline = $1 AND outbox = $2 AND epoch = $3",
-    [INTENT_EPOCH] = "SELECT 1 / (SELECT count(*) FROM $I WHERE pipeline = $1 AND outbox = $2 AND "
-                     "epoch = $3)",
+static const struct pg_block intent_blocks[INTENT_STATEMENTS] = {
+    [INTENT_LOCK] = {sql_intent_lock, "cannot lock outrider_intent", PG_READS},
+    [INTENT_OTHERS] = {sql_intent_others, "cannot read outrider_intent", PG_READS},
+    [INTENT_TAKE] = {sql_intent_take, "cannot take over outrider_intent", PG_READS},
+    [INTENT_PENDING] = {sql_intent_pending, "cannot read outrider_intent", PG_READS},
+    [INTENT_LEAVE] = {sql_intent_leave, "cannot change outrider_intent", PG_READS},
+    [INTENT_SAVE] = {sql_intent_save, "cannot save an intent", PG_SETTLES},
+    [INTENT_BODY] = {sql_intent_body, "cannot read the intent", PG_READS},
+    [INTENT_EPOCH] = {sql_intent_epoch, "cannot read outrider_intent", PG_READS},
 };
 
-static const char *const purposes[INTENT_STATEMENTS] = {
-    [INTENT_LOCK] = "cannot lock outrider_intent",
-    [INTENT_OTHERS] = "cannot read outrider_intent",
-    [INTENT_TAKE] = "cannot take over outrider_intent",
-    [INTENT_PENDING] = "cannot read outrider_intent",
-    [INTENT_LEAVE] = "cannot change outrider_intent",
-    [INTENT_SAVE] = "cannot save an intent",
-    [INTENT_BODY] = "cannot read the intent",
-    [INTENT_EPOCH] = "cannot read outrider_intent",
+/* Columns of intent_others, intent_take and intent_pending. */
+enum intent_others_column { OTHERS_OUTBOX, OTHERS_HAS_BODY, OTHERS_TABLES };
+enum intent_take_column {
+    INTENT_TAKE_EPOCH,
+    INTENT_TAKE_NO,
+    INTENT_TAKE_STAMP,
+    INTENT_TAKE_HAS_BODY
 };
-
-static char *expand(const char *template, const char *table)
-{
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
-    for (const char *p = template; *p != '\0'; p++) {
-        if (p[0] == '$' && p[1] == 'I')
-            strbuf_append_str(&sql, table);
-        else
-            strbuf_append_char(&sql, *p);
-        p += p[0] == '$' && p[1] == 'I';
-    }
-    if (sql.failed)
-        outrider__strbuf_release(&sql);
-    return sql.data;
-}
+enum intent_pending_column { PENDING_OUTBOX, PENDING_HAS_BODY, PENDING_IS_NAMED };
+/* The statements of the request that takes the row over. */
+enum intent_take_step { INTENT_STEP_LOCK, INTENT_STEP_OTHERS, INTENT_STEP_TAKE };
 
 static int prepare(struct pg_source *s, struct outrider_error *err)
 {
     struct pg_intent *x = &s->intent;
+    struct pg_words words;
     outrider__pg_args_init(&x->args);
     (void)snprintf(x->table, sizeof x->table, "%.200s.outrider_intent", s->cat.companion_schema);
-    for (int i = 0; i < INTENT_STATEMENTS; i++) {
-        x->sql[i] = expand(templates[i], x->table);
-        if (x->sql[i] == NULL)
-            return outrider__fail_nomem(err);
-        x->st[i] = (struct pg_statement){.sql = x->sql[i],
-                                         .what = purposes[i],
-                                         .purpose = i == INTENT_SAVE ? PG_SETTLES : PG_READS};
-    }
-    return 0;
+    outrider__pg_words_init(&words, &s->cat);
+    outrider__pg_words_add(&words, "mine", sql_intent_mine);
+    return outrider__pg_statements_make(x->st, intent_blocks, INTENT_STATEMENTS, &words, err);
 }
 
 void outrider__pg_intent_release(struct pg_source *s)
 {
     struct pg_intent *x = &s->intent;
-    for (int i = 0; i < INTENT_STATEMENTS; i++)
-        free(x->sql[i]);
+    outrider__pg_statements_release(x->st, INTENT_STATEMENTS);
     if (x->is_asked)
         outrider__pg_args_release(&x->args);
     if (x->has_recalled)
@@ -157,34 +110,35 @@ static void taken(struct pg_source *s)
 /* Contract (3). */
 static int fail_others(const struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
-    const char *outbox = outrider__pg_get_str(r, 0, 0), *name = s->config->name;
+    const char *outbox = outrider__pg_get_str(r, 0, OTHERS_OUTBOX), *name = s->config->name;
     char row[512];
     write_condition(row, sizeof row, name, outbox);
-    if (outrider__pg_get_bool(r, 0, 1))
+    if (outrider__pg_get_bool(r, 0, OTHERS_HAS_BODY))
         return outrider__fail(
             err, OUTRIDER_CONFIG, OUTRIDER_STOP,
             "pipeline '%s' ran with exactly_once on the tables %s and was killed: whether its last "
             "transaction was committed is not known here; run it once more with these tables in "
             "this order, or, if events may be published twice: DELETE FROM %s WHERE %s",
-            name, outrider__pg_get_str(r, 0, 2), s->intent.table, row);
+            name, outrider__pg_get_str(r, 0, OTHERS_TABLES), s->intent.table, row);
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "pipeline '%s' publishes the tables %s exactly once, %s first; name the "
                           "same tables with %s first, or give this pipeline another --name, or, if "
                           "no relay runs with these tables any more: DELETE FROM %s WHERE %s",
-                          name, outrider__pg_get_str(r, 0, 2), outbox, outbox, s->intent.table,
-                          row);
+                          name, outrider__pg_get_str(r, 0, OTHERS_TABLES), outbox, outbox,
+                          s->intent.table, row);
 }
 
 static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
-    const PGresult *r = results[n - 1];
-    if (PQntuples(results[n - 2]) > 0)
-        return fail_others(s, results[n - 2], err);
-    s->intent.epoch = outrider__pg_get_int(r, 0, 0, 0);
-    s->base.saved = (struct commit_mark){.no = (uint64_t)outrider__pg_get_int(r, 0, 1, 0),
-                                         .stamp = (uint64_t)outrider__pg_get_int(r, 0, 2, 0)};
-    s->base.has_intent = outrider__pg_get_bool(r, 0, 3);
+    const PGresult *r = results[INTENT_STEP_TAKE];
+    (void)n;
+    if (PQntuples(results[INTENT_STEP_OTHERS]) > 0)
+        return fail_others(s, results[INTENT_STEP_OTHERS], err);
+    s->intent.epoch = outrider__pg_get_int(r, 0, INTENT_TAKE_EPOCH, 0);
+    s->base.saved.no = (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_NO, 0);
+    s->base.saved.stamp = (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_STAMP, 0);
+    s->base.has_intent = outrider__pg_get_bool(r, 0, INTENT_TAKE_HAS_BODY);
     taken(s);
     return 0;
 }
@@ -205,15 +159,15 @@ static int on_pending(void *ctx, PGresult **results, int n, struct outrider_erro
     bool has_row = PQntuples(r) == 1;
     char row[512];
     (void)n;
-    if (!has_row || !outrider__pg_get_bool(r, 0, 1)) {
+    if (!has_row || !outrider__pg_get_bool(r, 0, PENDING_HAS_BODY)) {
         /* Whoever cannot publish beside exactly_once may from now on: see app/hybrid.h. */
-        if (has_row && outrider__pg_get_bool(r, 0, 2))
+        if (has_row && outrider__pg_get_bool(r, 0, PENDING_IS_NAMED))
             return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_with_tables(s),
                                         on_left, s, err);
         taken(s);
         return 0;
     }
-    write_condition(row, sizeof row, s->config->name, outrider__pg_get_str(r, 0, 0));
+    write_condition(row, sizeof row, s->config->name, outrider__pg_get_str(r, 0, PENDING_OUTBOX));
     return outrider__fail(
         err, OUTRIDER_CONFIG, OUTRIDER_STOP,
         "pipeline '%s' ran with exactly_once and was killed: whether its last transaction was "

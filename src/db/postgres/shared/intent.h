@@ -41,7 +41,6 @@ enum pg_intent_statement {
 
 struct pg_intent {
     struct pg_statement st[INTENT_STATEMENTS];
-    char *sql[INTENT_STATEMENTS]; /* owned */
     struct pg_args args;
     char table[256];
     bool is_asked, is_taken;

@@ -3,16 +3,9 @@
 
 #include <stdio.h>
 
-#include "catalog.sql.h"
+#include "wire.sql.h"
 
 const char *const outrider__pg_catalog_sql = sql_catalog;
-
-const char outrider__pg_fingerprint_sql[] =
-    "SELECT concat_ws('/', c.xmin, a.xmin, s.xmin, sc.xmin, (SELECT count(*) FROM "
-    "pg_subscription_rel sr WHERE sr.srrelid = c.oid), (SELECT count(*) FROM pg_inherits h WHERE "
-    "h.inhparent = c.oid AND c.relkind <> 'p')) FROM pg_class c LEFT JOIN pg_attribute a ON "
-    "a.attrelid = c.oid AND a.attname = 'seq' AND NOT a.attisdropped LEFT JOIN pg_sequence s ON "
-    "s.seqrelid = $2 LEFT JOIN pg_class sc ON sc.oid = $2 WHERE c.oid = $1";
 
 enum column {
     C_VERSION,

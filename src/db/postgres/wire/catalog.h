@@ -63,9 +63,6 @@ struct pg_catalog {
 extern const char *const outrider__pg_catalog_sql;
 void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const char *asked);
 
-/* The fingerprint alone: argument 1 is the table's oid, 2 the sequence's. */
-extern const char outrider__pg_fingerprint_sql[];
-
 /* Whether there is a table, our own tables beside it, and the rights to use
  * them. RETRY: all of these can be mended while the relay waits. Of an adopted table
  * the rights are known with its map: outrider__pg_table_check(). */

@@ -9,6 +9,7 @@
 
 #include "base/failpoint.h"
 #include "postgres/wire/leader.h"
+#include "wire.sql.h"
 
 struct pg_request {
     struct pg_request *next;
@@ -351,25 +352,6 @@ int outrider__pg_request(struct pg_conn *c, struct pg_statement *st, const struc
         return -1;
     return outrider__pg_request_end(c, err);
 }
-
-/*
- * A timeout that the URL's options gave stays; one of the role or the database
- * is for applications. Plans must not depend on statistics that a busy outbox
- * outruns: everything here is read through an index, in its order.
- * synchronous_commit = local: our own commits wait for this server's disk, never
- * for a standby, which could be away. row_security = off: the server refuses to
- * leave out rows that a policy hides (guard.h).
- */
-static const char sql_session[] =
-    "SELECT set_config(name, value, false) FROM (VALUES "
-    "('idle_session_timeout', $1::text), ('idle_in_transaction_session_timeout', $1::text), "
-    "('synchronous_commit', 'local'), ('plan_cache_mode', 'force_generic_plan'), "
-    "('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_hashjoin', 'off'), "
-    "('enable_mergejoin', 'off'), ('jit', 'off'), ('lock_timeout', '0'), "
-    "('statement_timeout', '0'), ('default_transaction_read_only', 'off'), "
-    "('default_transaction_isolation', 'read committed'), ('row_security', 'off')) "
-    "AS v(name, value) WHERE NOT EXISTS (SELECT FROM pg_settings s WHERE s.name = v.name AND "
-    "s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))";
 
 /* Whether the URL's options speak of it. */
 static bool url_sets(PGconn *pg, const char *name)

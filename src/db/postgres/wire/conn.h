@@ -35,6 +35,7 @@ struct pollfd;
 
 struct pg_statement {
     const char *sql;         /* outlives the connection */
+    char *own_sql;           /* the same where wire/statements.c made it; NULL: a constant */
     const char *what;        /* for messages: "cannot read the outbox" */
     bool is_unnamed;         /* sent as it is, nothing stays behind in the session */
     enum pg_purpose purpose; /* a request has the highest of its statements */

@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: MIT
--- $1: the table's name as the user wrote it. One row, whether or not there is
--- such a table. Order of columns: catalog.c.
+-- What every connection asks its server. Nothing here takes words (common/sql.h).
+
+-- name: catalog
+-- All about a table. $1: the table's name as the user wrote it. One row, whether or not there is
+-- such a table. Columns: enum column in wire/catalog.c.
 SELECT current_setting('server_version_num')::int4,
     pg_is_in_recovery(),
     pg_backend_pid(),
@@ -59,3 +62,65 @@ CROSS JOIN LATERAL (SELECT CASE
     WHEN to_regclass(quote_ident(n.nspname) || '.outrider_cursor') IS NULL AND to_regclass('outrider_cursor') IS NOT NULL
     THEN (SELECT quote_ident(m.nspname) FROM pg_class k JOIN pg_namespace m ON m.oid = k.relnamespace WHERE k.oid = to_regclass('outrider_cursor'))
     ELSE quote_ident(coalesce(n.nspname, current_schema(), 'public')) END AS schema) cc
+
+-- name: catalog_fingerprint
+-- The column C_FINGERPRINT of the catalogue alone. $1: the table's oid, $2: the sequence's.
+SELECT concat_ws('/', c.xmin, a.xmin, s.xmin, sc.xmin,
+    (SELECT count(*) FROM pg_subscription_rel sr WHERE sr.srrelid = c.oid),
+    (SELECT count(*) FROM pg_inherits h WHERE h.inhparent = c.oid AND c.relkind <> 'p'))
+FROM pg_class c
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'seq' AND NOT a.attisdropped
+LEFT JOIN pg_sequence s ON s.seqrelid = $2
+LEFT JOIN pg_class sc ON sc.oid = $2
+WHERE c.oid = $1
+
+-- name: leader_try
+-- Asks for a pipeline's lock. $1: the lock's name, $2: seconds after which a session that hangs in
+-- sending to its client is ended. Holders are looked for only when the lock is taken.
+-- Columns: enum leader_column.
+WITH k AS MATERIALIZED (
+    SELECT hashtextextended($1, 0) AS key
+), t AS MATERIALIZED (
+    SELECT pg_try_advisory_lock(key) AS got FROM k
+), h AS MATERIALIZED (
+    SELECT l.pid, a.usename, a.application_name, a.client_addr,
+        a.state = 'active' AND a.wait_event_type = 'Client'
+            AND a.query_start < clock_timestamp() - make_interval(secs => $2) AS stuck
+    FROM t, k, pg_locks l
+    LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE NOT t.got AND l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid = ((key >> 32) & 4294967295)::oid AND l.objid = (key & 4294967295)::oid
+)
+SELECT got,
+    (SELECT format('%s%s, server process %s', application_name, coalesce(' at ' || host(client_addr), ''), pid)
+    FROM h LIMIT 1),
+    (SELECT bool_or(pg_terminate_backend(pid)) FROM h WHERE stuck)
+FROM t
+
+-- name: session
+-- Sets a session of the relay up. $1: the value of the idle timeouts. A timeout that the URL's
+-- options gave stays; a timeout of the role or the database is for applications.
+-- Plans must not depend on statistics that a busy outbox outruns: everything is read through an
+-- index, in its order. synchronous_commit = local: a commit of the relay waits for this server's
+-- disk, never for a standby, which could be away. row_security = off: the server refuses to leave
+-- out rows that a policy hides (shared/guard.h).
+SELECT set_config(name, value, false)
+FROM (VALUES
+    ('idle_session_timeout', $1::text),
+    ('idle_in_transaction_session_timeout', $1::text),
+    ('synchronous_commit', 'local'),
+    ('plan_cache_mode', 'force_generic_plan'),
+    ('enable_seqscan', 'off'),
+    ('enable_bitmapscan', 'off'),
+    ('enable_hashjoin', 'off'),
+    ('enable_mergejoin', 'off'),
+    ('jit', 'off'),
+    ('lock_timeout', '0'),
+    ('statement_timeout', '0'),
+    ('default_transaction_read_only', 'off'),
+    ('default_transaction_isolation', 'read committed'),
+    ('row_security', 'off')) AS v(name, value)
+WHERE NOT EXISTS (
+    SELECT FROM pg_settings s
+    WHERE s.name = v.name AND s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))
