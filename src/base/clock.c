@@ -150,38 +150,49 @@ static bool is_date(int64_t y, int64_t m, int64_t d)
     return m >= 1 && m <= 12 && d >= 1 && d <= month_days[m - 1] + (m == 2 && leap);
 }
 
+/* "2026-01-02", as days since 1970. */
+static int parse_date(struct cursor *c, int64_t *ret_days)
+{
+    int64_t y, m, d;
+    if (digits(c, 4, &y) < 0 || literal(c, "-") < 0 || digits(c, 2, &m) < 0 ||
+        literal(c, "-") < 0 || digits(c, 2, &d) < 0 || !is_date(y, m, d))
+        return -1;
+    *ret_days = days_of(y, (unsigned)m, (unsigned)d);
+    return 0;
+}
+
+/* ":05.678" behind hours and minutes, which may be missing. */
+static int parse_seconds(struct cursor *c, int64_t *ret_s, int64_t *ret_us)
+{
+    if (literal(c, ":") < 0)
+        return 0;
+    if (digits(c, 2, ret_s) < 0)
+        return -1;
+    return literal(c, ".") < 0 ? 0 : parse_fraction(c, ret_us);
+}
+
+/* "T03:04:05.678+02:00" behind the date, in microseconds of the day in UTC. */
+static int parse_time(struct cursor *c, int64_t *ret_us)
+{
+    int64_t h, m, s = 0, us = 0, zone;
+    if (literal(c, "Tt ") < 0 || digits(c, 2, &h) < 0 || literal(c, ":") < 0 ||
+        digits(c, 2, &m) < 0 || parse_seconds(c, &s, &us) < 0 || parse_zone(c, &zone) < 0)
+        return -1;
+    if (h > 23 || m > 59 || s > 60)
+        return -1;
+    *ret_us = (h * 3600 + m * 60 + s - zone) * 1000000 + us;
+    return 0;
+}
+
 int outrider__clock_parse(struct bytes text, int64_t *ret_wall_us)
 {
     if (text.len == 0)
         return -1;
     struct cursor c = {text.data, text.data + text.len};
-    int64_t y, mo, d, h = 0, mi = 0, s = 0, us = 0, zone = 0;
-    if (digits(&c, 4, &y) < 0 || literal(&c, "-") < 0 || digits(&c, 2, &mo) < 0 ||
-        literal(&c, "-") < 0 || digits(&c, 2, &d) < 0)
+    int64_t days, us = 0;
+    if (parse_date(&c, &days) < 0 || (c.p < c.end && parse_time(&c, &us) < 0) || c.p != c.end)
         return -1;
-    if (!is_date(y, mo, d))
-        return -1;
-    if (c.p < c.end) {
-        if (literal(&c, "Tt ") < 0 || digits(&c, 2, &h) < 0 || literal(&c, ":") < 0 ||
-            digits(&c, 2, &mi) < 0)
-            return -1;
-        if (c.p < c.end && *c.p == ':') {
-            c.p++;
-            if (digits(&c, 2, &s) < 0)
-                return -1;
-            if (c.p < c.end && *c.p == '.') {
-                c.p++;
-                if (parse_fraction(&c, &us) < 0)
-                    return -1;
-            }
-        }
-        if (parse_zone(&c, &zone) < 0)
-            return -1;
-    }
-    if (c.p != c.end || h > 23 || mi > 59 || s > 60)
-        return -1;
-    int64_t secs = days_of(y, (unsigned)mo, (unsigned)d) * 86400 + h * 3600 + mi * 60 + s - zone;
-    *ret_wall_us = secs * 1000000 + us;
+    *ret_wall_us = days * 86400 * 1000000 + us;
     return 0;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define FINAL_SETTLE_US 2000000 /* how long a stop waits for its last settle */
-#define REST_US 2000000         /* and for what the source writes down behind that */
+#define REST_US 2000000         /* and then for the source's rest: source.h (9) */
 #define ROUNDS_PER_STEP 64
 
 int outrider__relay_check(const struct pipeline_config *config, const struct source_ops *source,
@@ -108,7 +108,7 @@ int outrider__relay_reload(struct relay *r, const struct pipeline_config *config
     return 0;
 }
 
-static bool has_batches(const struct relay *r)
+static bool relay_has_batches(const struct relay *r)
 {
     for (int i = 0; i < RELAY_BATCHES; i++)
         if (r->batches[i].state != BATCH_FREE)
@@ -116,8 +116,8 @@ static bool has_batches(const struct relay *r)
     return false;
 }
 
-/* Contract (9) of the source: whether nothing is left to wait for. */
-static bool has_rested(struct relay *r)
+/* Whether the source needs no more time before it is closed: source.h (9). */
+static bool relay_has_rested(struct relay *r)
 {
     if (r->source == NULL || !r->source->active || !r->source->wants_rest)
         return true;
@@ -129,113 +129,168 @@ static bool has_rested(struct relay *r)
     return r->now.mono_us >= r->rest_us;
 }
 
-/* --once gives up on what it cannot reach; a daemon waits for ever. */
-static void check_once(struct relay *r)
+/* --once: the source did not become active within connect_timeout. */
+static void relay_fail_inactive(struct relay *r)
 {
     struct outrider_error err;
+    if (r->source != NULL && r->source->waiting_for[0] != '\0')
+        outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_STOP,
+                       "another relay is active on pipeline '%s' (%s)", r->config.name,
+                       r->source->waiting_for);
+    else if (r->source == NULL && r->source_failures > 0)
+        err = r->source_error;
+    else
+        outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
+                       "source did not answer within connect_timeout");
+    relay_fail(r, &err);
+}
+
+/* Whether anything waits for an answer of the sink that does not come. */
+static bool relay_sink_is_away(const struct relay *r)
+{
+    switch (r->health) {
+    case HEALTH_STALLED:
+    case HEALTH_PAUSED:
+        return true;
+    case HEALTH_PROBING:
+        if (relay_has_batches(r))
+            return true;
+        break;
+    case HEALTH_UP:
+        break;
+    }
+    return r->exact.state == EXACT_WAITING;
+}
+
+/* --once: the sink is away, which is a failure after connect_timeout. */
+static void relay_wait_for_sink(struct relay *r)
+{
+    if (r->down_error.code == OUTRIDER_OK)
+        outrider__fail(&r->down_error, OUTRIDER_CONNECT, OUTRIDER_STOP,
+                       "sink did not answer within connect_timeout");
+    if (r->down_since_us == 0)
+        r->down_since_us = r->now.mono_us;
+    else if (r->now.mono_us - r->down_since_us >= r->config.source.connect_timeout_us)
+        relay_fail(r, &r->down_error);
+}
+
+/* --once: whether all that was committed before the mark is settled. */
+static bool relay_has_finished(struct relay *r)
+{
+    return r->mark_started && !r->mark_busy && r->source->mark_reached &&
+           (r->once_parked_done || r->config.replay) && !relay_has_batches(r) &&
+           relay_has_rested(r);
+}
+
+/* --once gives up when it cannot reach the source or the sink; a daemon waits for ever. */
+static void relay_check_once(struct relay *r)
+{
     if (!r->config.once || r->failed || r->stopping)
         return;
-    int64_t limit = r->config.source.connect_timeout_us;
-    if (r->source == NULL || !r->source->active) {
-        if (r->now.mono_us - r->inactive_since_us < limit)
-            return;
-        if (r->source != NULL && r->source->waiting_for[0] != '\0')
-            outrider__fail(&err, OUTRIDER_STANDBY, OUTRIDER_STOP,
-                           "another relay is active on pipeline '%s' (%s)", r->config.name,
-                           r->source->waiting_for);
-        else if (r->source == NULL && r->source_failures > 0)
-            err = r->source_error;
-        else
-            outrider__fail(&err, OUTRIDER_CONNECT, OUTRIDER_STOP,
-                           "source did not answer within connect_timeout");
-        relay_fail(r, &err);
-    } else if ((r->is_down && !(r->is_probing && !has_batches(r))) || r->is_stalled ||
-               r->exact.state == EXACT_WAITING) {
-        if (r->down_error.code == OUTRIDER_OK)
-            outrider__fail(&r->down_error, OUTRIDER_CONNECT, OUTRIDER_STOP,
-                           "sink did not answer within connect_timeout");
-        if (r->down_since_us == 0)
-            r->down_since_us = r->now.mono_us;
-        else if (r->now.mono_us - r->down_since_us >= limit)
-            relay_fail(r, &r->down_error);
+    if (!relay_is_active(r)) {
+        if (r->now.mono_us - r->inactive_since_us >= r->config.source.connect_timeout_us)
+            relay_fail_inactive(r);
+    } else if (relay_sink_is_away(r)) {
+        relay_wait_for_sink(r);
     } else {
         r->down_since_us = 0;
-        if (r->mark_started && !r->mark_busy && r->source->mark_reached &&
-            (r->once_parked_done || r->config.replay) && !has_batches(r) && has_rested(r))
+        if (relay_has_finished(r))
             r->state = RELAY_DONE;
     }
 }
 
+/* Whether a stop gains nothing by waiting for the sink: in an outage, and after a
+ * failure, nothing more is delivered. */
+static bool relay_wait_is_hopeless(const struct relay *r)
+{
+    if (r->failed || r->health == HEALTH_STALLED)
+        return true;
+    return relay_sink_in_outage(r) && r->stats.in_flight == 0;
+}
+
+/* Whether nothing is left that a stop would have to settle. */
+static bool relay_is_idle(const struct relay *r)
+{
+    if (!relay_is_active(r))
+        return true;
+    return relay_is_exact(r) ? outrider__relay_exact_is_idle(r) : !relay_has_batches(r);
+}
+
 /* Whether a stop, or the end after a failure, is complete. */
-static void check_stop(struct relay *r)
+static void relay_check_stop(struct relay *r)
 {
     if (!r->stopping && !r->failed)
         return;
-    bool idle = r->source == NULL || !r->source->active ||
-                (relay_is_exact(r) ? outrider__relay_exact_is_idle(r) : !has_batches(r));
-    /* In an outage, and after a failure, waiting for the sink brings nothing. */
-    bool hopeless = r->is_stalled || (r->stats.in_flight == 0 && (r->is_down || r->failed));
-    if (!r->is_final && !idle && (hopeless || r->failed || r->now.mono_us >= r->stop_us)) {
+    bool is_idle = relay_is_idle(r);
+    if (!r->is_final && !is_idle && (relay_wait_is_hopeless(r) || r->now.mono_us >= r->stop_us)) {
         outrider__relay_settle_final(r);
         r->stop_us = r->now.mono_us + FINAL_SETTLE_US;
     }
-    if (r->is_final && (r->n_ops == 0 || r->now.mono_us >= r->stop_us))
-        idle = true;
-    if (idle && (r->failed || r->now.mono_us >= r->stop_us || has_rested(r))) {
+    bool is_late = r->now.mono_us >= r->stop_us;
+    if (r->is_final && (r->n_ops == 0 || is_late))
+        is_idle = true;
+    if (is_idle && (r->failed || is_late || relay_has_rested(r))) {
         r->state = r->failed ? RELAY_FAILED : RELAY_DONE;
         relay_note(r, NOTE_STOPPED, 0, r->failed ? &r->error : NULL);
     }
 }
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t relay_earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Only what can be done when its time has come is waited for: a deadline that
- * has passed and changes nothing would keep the caller from ever sleeping. */
-static int64_t wake_of_source(const struct relay *r)
+/* When parked rows are due, if they could be fetched then. */
+static int64_t relay_wake_of_parked(const struct relay *r)
 {
-    if (r->source == NULL) /* what is void waits for the sink */
-        return r->stopping || r->failed || outrider__relay_has_void(r) ? CLOCK_NEVER
-                                                                       : r->source_retry_us;
-    int64_t at = r->source->wake_us;
-    int64_t begin_us = r->started_us + r->config.source.initial_delay_us;
-    if (!r->source->active || r->stopping || r->failed || (relay_is_exact(r) && !r->exact.is_ready))
-        return at;
-    if (r->now.mono_us < begin_us)
-        return earlier(at, begin_us);
-    if (r->config.once || r->config.replay)
-        return at;
-    if (r->source->parked_due_us != CLOCK_NEVER && r->batches[0].state == BATCH_FREE &&
-        !(r->is_down && !r->is_probing) &&
-        (!relay_is_exact(r) || outrider__relay_exact_may_fetch(r))) {
-        int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
-        at = earlier(at, due > r->parked_not_before_us ? due : r->parked_not_before_us);
-    }
-    if (r->config.cleanup.retention_us > 0 && !r->cleanup_busy)
-        at = earlier(at, r->cleanup_us);
-    return at;
+    if (r->source->parked_due_us == CLOCK_NEVER || r->batches[0].state != BATCH_FREE ||
+        relay_sink_is_paused(r) || (relay_is_exact(r) && !outrider__relay_exact_may_fetch(r)))
+        return CLOCK_NEVER;
+    int64_t due = r->now.mono_us + (r->source->parked_due_us - r->now.wall_us);
+    return due > r->parked_not_before_us ? due : r->parked_not_before_us;
 }
 
-static int64_t wake_of_relay(const struct relay *r)
+static int64_t relay_wake_of_cleanup(const struct relay *r)
 {
-    int64_t at = wake_of_source(r);
+    return r->config.cleanup.retention_us > 0 && !r->cleanup_busy ? r->cleanup_us : CLOCK_NEVER;
+}
+
+/* Waits only for what can be done when its time comes: a deadline that has passed and
+ * changes nothing would keep the caller from ever sleeping. */
+static int64_t relay_wake_of_source(const struct relay *r)
+{
+    bool is_ending = r->stopping || r->failed;
+    if (r->source == NULL) /* void batches wait for the sink */
+        return is_ending || outrider__relay_has_void(r) ? CLOCK_NEVER : r->source_retry_us;
+    int64_t at = r->source->wake_us;
+    int64_t begin_us = r->started_us + r->config.source.initial_delay_us;
+    if (!r->source->active || is_ending || (relay_is_exact(r) && !r->exact.is_ready))
+        return at;
+    if (r->now.mono_us < begin_us)
+        return relay_earlier(at, begin_us);
+    if (r->config.once || r->config.replay)
+        return at;
+    return relay_earlier(at, relay_earlier(relay_wake_of_parked(r), relay_wake_of_cleanup(r)));
+}
+
+static int64_t relay_wake(const struct relay *r)
+{
+    int64_t at = relay_wake_of_source(r);
     if (r->sink != NULL)
-        at = earlier(at, r->sink->wake_us);
+        at = relay_earlier(at, r->sink->wake_us);
     if (r->sink != NULL && !relay_is_active(r))
-        at = earlier(at, r->inactive_since_us + SINK_GRACE_US);
-    if (r->is_down && !r->is_probing && !r->failed && r->stats.in_flight == 0 && relay_is_active(r))
-        at = earlier(at, r->sink_retry_us);
-    at = earlier(at, r->timeout_check_us);
+        at = relay_earlier(at, r->inactive_since_us + SINK_GRACE_US);
+    if (relay_sink_is_paused(r) && !r->failed && r->stats.in_flight == 0 && relay_is_active(r))
+        at = relay_earlier(at, r->sink_retry_us);
+    at = relay_earlier(at, r->timeout_check_us);
     if (relay_is_exact(r))
-        at = earlier(at, outrider__relay_exact_wake(r));
+        at = relay_earlier(at, outrider__relay_exact_wake(r));
     if (r->stopping || r->failed)
-        at = earlier(at, r->stop_us);
+        at = relay_earlier(at, r->stop_us);
     if (r->source != NULL && r->source->is_ending)
-        at = earlier(at, r->rest_us);
+        at = relay_earlier(at, r->rest_us);
     if (r->config.once)
-        at = earlier(at, r->now.mono_us + 100000);
+        at = relay_earlier(at, r->now.mono_us + 100000);
     return at;
 }
 
@@ -250,8 +305,8 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
         outrider__relay_sink_connect(r);
         outrider__relay_void_collect(r);
         outrider__relay_source_connect(r);
-        /* In this order a batch that the sink takes and acknowledges at once is
-         * settled and its memory used again, still warm, for the next. */
+        /* In this order a batch that the sink acknowledges at once is settled at once,
+         * and the next batch is read into memory that is still in the cache. */
         progress = relay_is_exact(r) ? outrider__relay_exact_step(r) : outrider__relay_submit(r);
         progress |= outrider__relay_sink_poll(r);
         progress |= outrider__relay_sink_check(r);
@@ -266,12 +321,12 @@ enum relay_state outrider__relay_step(struct relay *r, struct instant now, int64
     if (r->state == RELAY_RUNNING && (r->failed || r->is_final))
         (void)outrider__relay_source_poll(r);
     if (r->state == RELAY_RUNNING) {
-        check_once(r);
-        check_stop(r);
+        relay_check_once(r);
+        relay_check_stop(r);
     }
     if (r->state == RELAY_FAILED && err != NULL)
         *err = r->error;
-    *ret_wake_us = progress || r->needs_step ? now.mono_us : wake_of_relay(r);
+    *ret_wake_us = progress || r->needs_step ? now.mono_us : relay_wake(r);
     r->needs_step = false;
     return r->state;
 }

@@ -64,7 +64,7 @@ int outrider__relay_exact_admit(struct relay *r, struct batch *b, struct outride
 }
 
 /* Whether an earlier event of its lane waits, in the database or in this plan. */
-static bool is_held_up(const struct relay *r, const struct event *e)
+static bool exact_is_held_up(const struct relay *r, const struct event *e)
 {
     const struct lane *l = e->lane;
     if (l->blocked_in == r->exact.plan_no)
@@ -73,13 +73,13 @@ static bool is_held_up(const struct relay *r, const struct event *e)
            (e->is_blocked || l->n_unsettled_parks > 0 || e->batch->fetch_no < l->parked_until);
 }
 
-static bool blocks(const struct relay *r, enum outcome outcome)
+static bool exact_blocks(const struct relay *r, enum outcome outcome)
 {
     return outcome == OUTCOME_PARKED || outcome == OUTCOME_QUEUED || outcome == OUTCOME_RELEASED ||
            (outcome == OUTCOME_DEAD && r->config.retry.on_dead == ON_DEAD_BLOCK);
 }
 
-static enum outcome plan_death(struct relay *r, struct event *e, bool *ret_sends)
+static enum outcome exact_plan_death(struct relay *r, struct event *e, bool *ret_sends)
 {
     *ret_sends =
         e->verdict != VERDICT_UNTOLD && (e->is_dead_letter || outrider__relay_dead_letter(r, e));
@@ -87,15 +87,15 @@ static enum outcome plan_death(struct relay *r, struct event *e, bool *ret_sends
 }
 
 /* OUTCOME_PENDING only for want of memory. */
-static enum outcome plan_event(struct relay *r, struct event *e, bool *ret_sends,
-                               struct outrider_error *err)
+static enum outcome exact_plan_event(struct relay *r, struct event *e, bool *ret_sends,
+                                     struct outrider_error *err)
 {
     *ret_sends = false;
     if (e->verdict == VERDICT_NONE && !e->is_dead_letter && outrider__relay_is_expired(r, e))
         return OUTCOME_EXPIRED;
     if (!e->is_malformed && !outrider__router_selects(r->router, e))
         return OUTCOME_SKIPPED;
-    if (is_held_up(r, e))
+    if (exact_is_held_up(r, e))
         return e->is_parked ? OUTCOME_RELEASED : OUTCOME_QUEUED;
     if (e->verdict == VERDICT_RETRY)
         return OUTCOME_PARKED;
@@ -107,12 +107,12 @@ static enum outcome plan_event(struct relay *r, struct event *e, bool *ret_sends
         e->is_doomed = rc > 0;
     }
     if (e->is_doomed)
-        return plan_death(r, e, ret_sends);
+        return exact_plan_death(r, e, ret_sends);
     *ret_sends = true;
     return OUTCOME_DELIVERED;
 }
 
-static int plan(struct relay *r, struct outrider_error *err)
+static int exact_plan(struct relay *r, struct outrider_error *err)
 {
     struct exact *x = &r->exact;
     struct batch *b = x->batch;
@@ -123,10 +123,10 @@ static int plan(struct relay *r, struct outrider_error *err)
         struct event *e = &b->events[i];
         bool sends;
         assert(e->stage != STAGE_IN_FLIGHT);
-        e->outcome = plan_event(r, e, &sends, err);
+        e->outcome = exact_plan_event(r, e, &sends, err);
         if (e->outcome == OUTCOME_PENDING)
             return -1;
-        if (blocks(r, e->outcome)) {
+        if (exact_blocks(r, e->outcome)) {
             e->lane->blocked_in = x->plan_no;
             x->batch_holds = true;
         }
@@ -137,10 +137,10 @@ static int plan(struct relay *r, struct outrider_error *err)
 }
 
 /* From the plan on: what is to be sent is offered. */
-static bool begin(struct relay *r)
+static bool exact_begin(struct relay *r)
 {
     struct outrider_error err;
-    if (plan(r, &err) < 0) {
+    if (exact_plan(r, &err) < 0) {
         outrider__relay_source_drop(r, &err);
         return false;
     }
@@ -150,7 +150,7 @@ static bool begin(struct relay *r)
 
 /* The next batch, in the order in which they were read; parked rows and new
  * events take turns. */
-static struct batch *next_batch(struct relay *r)
+static struct batch *exact_next_batch(struct relay *r)
 {
     struct batch *parked = &r->batches[0], *fresh = NULL;
     for (size_t i = 0; i < r->n_fifo && fresh == NULL; i++) {
@@ -164,7 +164,7 @@ static struct batch *next_batch(struct relay *r)
     return has_parked && (fresh == NULL || !r->exact.was_parked) ? parked : fresh;
 }
 
-static bool start_intent(struct relay *r, struct batch *intent)
+static bool exact_start_intent(struct relay *r, struct batch *intent)
 {
     struct exact *x = &r->exact;
     (void)FAILPOINT("exact.before_intent");
@@ -176,30 +176,30 @@ static bool start_intent(struct relay *r, struct batch *intent)
     return outrider__relay_start_op(r, &x->op);
 }
 
-static bool may_offer(const struct relay *r)
+static bool exact_may_offer(const struct relay *r)
 {
-    return r->sink != NULL && !r->sink->is_busy && !(r->is_down && !r->is_probing);
+    return r->sink != NULL && !r->sink->is_busy && !relay_sink_is_paused(r);
 }
 
-static bool idle(struct relay *r)
+static bool exact_idle(struct relay *r)
 {
     struct exact *x = &r->exact;
     bool is_ending = r->stopping || r->failed;
     if (x->committed != NULL && x->committed_holds)
-        return !x->op_busy && start_intent(r, NULL);
-    struct batch *b = is_ending ? NULL : next_batch(r);
-    if (b != NULL && may_offer(r)) {
+        return !x->op_busy && exact_start_intent(r, NULL);
+    struct batch *b = is_ending ? NULL : exact_next_batch(r);
+    if (b != NULL && exact_may_offer(r)) {
         x->batch = b;
         x->was_parked = b->is_parked;
         x->next.no = x->saved.no + 1;
-        return begin(r);
+        return exact_begin(r);
     }
     bool is_due =
         is_ending || r->config.once || r->now.mono_us >= x->committed_us + SETTLE_AFTER_US;
-    return x->committed != NULL && is_due && !x->op_busy && start_intent(r, NULL);
+    return x->committed != NULL && is_due && !x->op_busy && exact_start_intent(r, NULL);
 }
 
-static bool offer(struct relay *r)
+static bool exact_offer(struct relay *r)
 {
     struct exact *x = &r->exact;
     struct batch *b = x->batch;
@@ -230,13 +230,13 @@ static bool offer(struct relay *r)
 }
 
 /* A number that no other intent has, of this database or of a copy of it. */
-static uint64_t new_stamp(struct relay *r)
+static uint64_t exact_new_stamp(struct relay *r)
 {
     uint64_t chance = (uint64_t)(relay_random01(r) * 9007199254740992.0);
     return 1 + ((chance ^ (uint64_t)r->now.wall_us * 0x9e3779b97f4a7c15ULL) >> 2);
 }
 
-static bool abort_it(struct relay *r)
+static bool exact_abort(struct relay *r)
 {
     (void)FAILPOINT("exact.before_abort");
     r->exact.state = EXACT_ABORTING;
@@ -248,35 +248,35 @@ static bool abort_it(struct relay *r)
  * First, and not when all is sent: the batch before is free for the next fetch then,
  * and a broker that still ends the transaction before has a moment to do so.
  */
-static bool start_saving(struct relay *r)
+static bool exact_start_saving(struct relay *r)
 {
     r->exact.is_saving = true;
-    r->exact.next.stamp = new_stamp(r);
-    return start_intent(r, r->exact.batch);
+    r->exact.next.stamp = exact_new_stamp(r);
+    return exact_start_intent(r, r->exact.batch);
 }
 
-static bool send(struct relay *r)
+static bool exact_send(struct relay *r)
 {
     struct exact *x = &r->exact;
     if (r->sink == NULL || r->sink->is_busy)
         return false;
     if (x->is_broken)
-        return abort_it(r);
+        return exact_abort(r);
     if (!x->is_saving)
-        return !x->op_busy && start_saving(r);
+        return !x->op_busy && exact_start_saving(r);
     if (x->n_left > 0 && x->n_offered < x->batch->n)
-        return may_offer(r) && offer(r);
+        return exact_may_offer(r) && exact_offer(r);
     (void)FAILPOINT("exact.after_offered");
     x->state = EXACT_SEALED;
     r->sink->ops->seal(r->sink, x->next, r->now);
     return true;
 }
 
-static bool sealed(struct relay *r)
+static bool exact_sealed(struct relay *r)
 {
     struct exact *x = &r->exact;
     if (x->is_broken)
-        return abort_it(r);
+        return exact_abort(r);
     if (x->n_left > 0 || x->op_busy)
         return false;
     (void)FAILPOINT("exact.after_sent");
@@ -286,7 +286,7 @@ static bool sealed(struct relay *r)
 }
 
 /* What the sink said, now that it holds nothing any more, becomes the events' own. */
-static void take_verdict(struct relay *r, struct event *e)
+static void exact_take_verdict(struct relay *r, struct event *e)
 {
     if (e->verdict == VERDICT_NONE || e->verdict == VERDICT_UNTOLD || e->is_doomed ||
         e->next_attempt_us != 0)
@@ -301,19 +301,19 @@ static void take_verdict(struct relay *r, struct event *e)
     }
 }
 
-static bool aborted(struct relay *r)
+static bool exact_aborted(struct relay *r)
 {
     struct batch *b = r->exact.batch;
     if (r->sink->is_busy || b->n_in_flight > 0 || r->exact.op_busy)
         return false;
     (void)FAILPOINT("exact.after_abort");
     for (size_t i = 0; i < b->n; i++)
-        take_verdict(r, &b->events[i]);
-    return begin(r);
+        exact_take_verdict(r, &b->events[i]);
+    return exact_begin(r);
 }
 
-void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_result result,
-                                   const struct outrider_error *why)
+void outrider__relay_exact_reported(struct relay *r, struct event *e, enum sink_result result,
+                                    const struct outrider_error *why)
 {
     struct exact *x = &r->exact;
     e->stage = result == SINK_DELIVERED ? STAGE_DONE : STAGE_WAITING;
@@ -326,7 +326,7 @@ void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_r
         relay_fail(r, why);
     if (result != SINK_RETRY && result != SINK_DEAD)
         return;
-    if (e->is_dead_letter) { /* it is dead already; why it cannot be told is not its story */
+    if (e->is_dead_letter) { /* the dead letter failed: keep the event's original error */
         e->verdict = VERDICT_UNTOLD;
         return;
     }
@@ -334,16 +334,16 @@ void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_r
     e->verdict = result == SINK_RETRY ? VERDICT_RETRY : VERDICT_DEAD;
 }
 
-static void committed(struct relay *r)
+static void exact_committed(struct relay *r)
 {
     struct exact *x = &r->exact;
     struct batch *b = x->batch;
     (void)FAILPOINT("exact.after_commit");
-    if (r->is_down || r->is_stalled)
+    if (relay_sink_in_outage(r))
         outrider__relay_sink_up(r);
     for (size_t i = 0; i < b->n; i++) {
         struct event *e = &b->events[i];
-        if (!e->is_parked && blocks(r, e->outcome)) {
+        if (!e->is_parked && exact_blocks(r, e->outcome)) {
             e->blocks_lane = true;
             e->lane->n_unsettled_parks++;
         }
@@ -360,7 +360,7 @@ static void committed(struct relay *r)
 }
 
 /* The database and the sink do not belong together: a person must look. */
-static void refuse(struct relay *r)
+static void exact_refuse(struct relay *r)
 {
     struct commit_mark p = r->sink->progress, s = r->exact.saved;
     const char *name = r->config.name;
@@ -390,7 +390,7 @@ static void refuse(struct relay *r)
 /* Hands the verdict to the source. Where the database and the sink disagree, the
  * completed operation proves that no other relay has published since the source
  * read its intent: only then may this relay call the database wrong. */
-static bool recall(struct relay *r, enum recall_verdict verdict)
+static bool exact_recall(struct relay *r, enum recall_verdict verdict)
 {
     struct exact *x = &r->exact;
     (void)FAILPOINT("exact.before_recall");
@@ -402,7 +402,7 @@ static bool recall(struct relay *r, enum recall_verdict verdict)
 }
 
 /* The sink is open: compares what the sink has committed with the intent. */
-static bool compare(struct relay *r)
+static bool exact_compare(struct relay *r)
 {
     struct exact *x = &r->exact;
     if (!relay_is_active(r) || r->sink == NULL || r->sink->is_busy || x->op_busy || r->failed)
@@ -413,22 +413,22 @@ static bool compare(struct relay *r)
     }
     enum recall_verdict verdict =
         outrider__progress_judge(x->saved, x->has_intent, r->sink->progress);
-    if (r->is_stalled)
+    if (r->health == HEALTH_STALLED)
         outrider__relay_sink_up(r);
     if (verdict == RECALL_DISAGREES || (!x->is_ready && x->has_intent))
-        return recall(r, verdict);
+        return exact_recall(r, verdict);
     x->is_ready = true;
     x->state = EXACT_IDLE;
     if (x->batch == NULL)
         return true;
     if (verdict != RECALL_NEVER_WAS && progress_is(x->next, x->saved)) {
-        committed(r);
+        exact_committed(r);
         return true;
     }
-    return begin(r);
+    return exact_begin(r);
 }
 
-static void recalled(struct relay *r, const struct source_op *op)
+static void exact_recalled(struct relay *r, const struct source_op *op)
 {
     struct exact *x = &r->exact;
     (void)FAILPOINT("exact.after_recall");
@@ -442,7 +442,7 @@ static void recalled(struct relay *r, const struct source_op *op)
         if (x->state == EXACT_RECALLING)
             x->state = EXACT_IDLE;
     } else if (x->state == EXACT_RECALLING) {
-        refuse(r);
+        exact_refuse(r);
     }
 }
 
@@ -451,7 +451,7 @@ void outrider__relay_exact_done(struct relay *r, const struct source_op *op)
     struct exact *x = &r->exact;
     x->op_busy = false;
     if (op->kind == SOURCE_RECALL) {
-        recalled(r, op);
+        exact_recalled(r, op);
         return;
     }
     (void)FAILPOINT("exact.after_intent");
@@ -471,19 +471,19 @@ bool outrider__relay_exact_step(struct relay *r)
         return false;
     switch (x->state) {
     case EXACT_WAITING:
-        return compare(r);
+        return exact_compare(r);
     case EXACT_IDLE:
-        return idle(r);
+        return exact_idle(r);
     case EXACT_SENDING:
-        return send(r);
+        return exact_send(r);
     case EXACT_SEALED:
-        return sealed(r);
+        return exact_sealed(r);
     case EXACT_ABORTING:
-        return aborted(r);
+        return exact_aborted(r);
     case EXACT_COMMITTING:
         if (r->sink->is_busy)
             return false;
-        committed(r);
+        exact_committed(r);
         return true;
     default:
         return false;
@@ -497,7 +497,7 @@ void outrider__relay_exact_sink_lost(struct relay *r)
     x->state = EXACT_WAITING;
     if (x->batch != NULL && x->batch->state == BATCH_LIVE)
         for (size_t i = 0; i < x->batch->n; i++)
-            take_verdict(r, &x->batch->events[i]);
+            exact_take_verdict(r, &x->batch->events[i]);
 }
 
 void outrider__relay_exact_source_lost(struct relay *r)
@@ -509,15 +509,15 @@ void outrider__relay_exact_source_lost(struct relay *r)
     *x = (struct exact){.state = EXACT_WAITING, .plan_no = plan_no};
 }
 
-static bool is_small(const struct relay *r, const struct batch *b)
+static bool exact_is_small(const struct relay *r, const struct batch *b)
 {
     return b != NULL && b->n < (size_t)r->config.source.batch;
 }
 
-static bool is_resting(const struct relay *r)
+static bool exact_is_resting(const struct relay *r)
 {
     const struct exact *x = &r->exact;
-    return x->state == EXACT_IDLE && is_small(r, x->committed) && r->sink != NULL &&
+    return x->state == EXACT_IDLE && exact_is_small(r, x->committed) && r->sink != NULL &&
            r->now.mono_us < x->committed_us + r->sink->rest_us;
 }
 
@@ -526,7 +526,8 @@ static bool is_resting(const struct relay *r)
 bool outrider__relay_exact_may_fetch(const struct relay *r)
 {
     const struct exact *x = &r->exact;
-    return !x->batch_holds && !x->committed_holds && !is_small(r, x->batch) && !is_resting(r);
+    return !x->batch_holds && !x->committed_holds && !exact_is_small(r, x->batch) &&
+           !exact_is_resting(r);
 }
 
 /* The end of the patience of a stop: what is committed is settled, the rest is
@@ -535,7 +536,7 @@ void outrider__relay_exact_final(struct relay *r)
 {
     struct exact *x = &r->exact;
     if (x->committed != NULL && !x->op_busy)
-        (void)start_intent(r, NULL);
+        (void)exact_start_intent(r, NULL);
 }
 
 bool outrider__relay_exact_is_idle(const struct relay *r)
@@ -550,7 +551,7 @@ int64_t outrider__relay_exact_wake(const struct relay *r)
     bool waits = x->state == EXACT_IDLE && x->committed != NULL && !x->op_busy && !r->is_final;
     if (waits && x->committed_holds)
         return r->now.mono_us;
-    if (waits && is_resting(r))
+    if (waits && exact_is_resting(r))
         return x->committed_us + r->sink->rest_us;
     return waits ? x->committed_us + SETTLE_AFTER_US : CLOCK_NEVER;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Events on their way: into their lanes, to the sink, and to an outcome. */
+/* Events on their way: into their lanes, to the sink, and to their outcomes. */
 #include "core/relay_internal.h"
 #include "core/retry.h"
 #include "base/failpoint.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 static void ready_push(struct relay *r, struct event *e)
 {
@@ -26,7 +25,7 @@ static void ready_remove(struct relay *r, struct event *e)
     e->ready_next = e->ready_prev = NULL;
 }
 
-static bool same_partition(const struct event *a, const struct event *b)
+static bool flow_same_partition(const struct event *a, const struct event *b)
 {
     return a->delivery.partition == b->delivery.partition &&
            bytes_eq(a->delivery.topic, b->delivery.topic);
@@ -34,15 +33,15 @@ static bool same_partition(const struct event *a, const struct event *b)
 
 /* Whether e may be offered while others of its lane, the last of them `last`,
  * are on their way. Contract: relay.h (2). */
-static bool may_follow(const struct relay *r, const struct event *e, const struct event *last)
+static bool flow_may_follow(const struct relay *r, const struct event *e, const struct event *last)
 {
     return !e->is_doomed && r->sink != NULL && r->sink->lane_depth == 0 &&
            r->config.retry.on_dead == ON_DEAD_SKIP && last != NULL && !last->is_dead_letter &&
-           same_partition(e, last);
+           flow_same_partition(e, last);
 }
 
-/* Whether the lane, as far as this process knows and the database did not when
- * the event was read, has parked events before it. */
+/* Whether parked events of the lane stand before e. The database did not know them
+ * when e was read; this process does. */
 static bool lane_is_parked(const struct event *e)
 {
     const struct lane *l = e->lane;
@@ -64,7 +63,7 @@ void outrider__relay_tell(struct relay *r, struct event *e)
             o->event(o->ctx, r->now, e);
 }
 
-static void resolve(struct relay *r, struct event *e, enum outcome outcome)
+static void flow_resolve(struct relay *r, struct event *e, enum outcome outcome)
 {
     assert(e->stage != STAGE_DONE);
     if (e->stage == STAGE_READY)
@@ -87,19 +86,19 @@ static void resolve(struct relay *r, struct event *e, enum outcome outcome)
     outrider__relay_tell(r, e);
 }
 
-static void queue_behind(struct relay *r, struct event *e)
+static void flow_queue_behind(struct relay *r, struct event *e)
 {
-    resolve(r, e, e->is_parked ? OUTCOME_RELEASED : OUTCOME_QUEUED);
+    flow_resolve(r, e, e->is_parked ? OUTCOME_RELEASED : OUTCOME_QUEUED);
 }
 
-/* The lane stops: everything from e on that the sink does not hold queues.
- * What it does hold is decided when it comes back. */
+/* The lane stops: every event from e on queues, unless the sink holds the event.
+ * Events that the sink holds are decided when the sink reports them. */
 static void lane_block(struct relay *r, struct event *e)
 {
     for (struct event *next; e != NULL; e = next) {
         next = e->lane_next;
         if (e->stage != STAGE_IN_FLIGHT && !e->is_dead_letter && lane_is_parked(e))
-            queue_behind(r, e);
+            flow_queue_behind(r, e);
     }
 }
 
@@ -114,8 +113,8 @@ void outrider__relay_keep_failure(struct event *e, const struct outrider_error *
     }
 }
 
-/* A sink that is away may come back as one that does. */
-static bool wants_headers(const struct relay *r)
+/* A sink that is not open may want headers once it is. */
+static bool flow_wants_headers(const struct relay *r)
 {
     return r->sink == NULL || r->sink->wants_headers;
 }
@@ -126,18 +125,18 @@ bool outrider__relay_dead_letter(struct relay *r, struct event *e)
     const char *topic = r->config.dead_letter.topic;
     if (topic == NULL || *topic == '\0' || e->is_dead_letter || e->failure == NULL)
         return false;
-    if (outrider__router_dead_letter(r->router, e, topic, e->failure, wants_headers(r), &ignored) <
-        0)
+    if (outrider__router_dead_letter(r->router, e, topic, e->failure, flow_wants_headers(r),
+                                     &ignored) < 0)
         return false;
     e->is_dead_letter = true;
     return true;
 }
 
 /* The event dies: the lane goes on behind it, or stops. */
-static void resolve_dead(struct relay *r, struct event *e)
+static void flow_resolve_dead(struct relay *r, struct event *e)
 {
     struct event *behind = e->lane_next;
-    resolve(r, e, OUTCOME_DEAD);
+    flow_resolve(r, e, OUTCOME_DEAD);
     if (e->lane != NULL && r->config.retry.on_dead == ON_DEAD_BLOCK)
         lane_block(r, behind);
 }
@@ -150,10 +149,10 @@ static void lane_release(struct relay *r, struct lane *l)
             l->next_waiting = e->lane_next;
             continue;
         }
-        if (l->n_outstanding > 0 && !may_follow(r, e, e->lane_prev))
+        if (l->n_outstanding > 0 && !flow_may_follow(r, e, e->lane_prev))
             return;
         if (e->is_doomed && !e->is_dead_letter && !outrider__relay_dead_letter(r, e)) {
-            resolve_dead(r, e);
+            flow_resolve_dead(r, e);
             continue;
         }
         l->next_waiting = e->lane_next;
@@ -162,15 +161,15 @@ static void lane_release(struct relay *r, struct lane *l)
     }
 }
 
-/* resolve(), and what follows from it for the lane. */
-static void finish(struct relay *r, struct event *e, enum outcome outcome)
+/* Gives the event its outcome, and lets the lane go on or stops it. */
+static void flow_finish(struct relay *r, struct event *e, enum outcome outcome)
 {
     struct lane *l = e->lane;
     struct event *behind = e->lane_next;
     if (outcome == OUTCOME_DEAD)
-        resolve_dead(r, e);
+        flow_resolve_dead(r, e);
     else
-        resolve(r, e, outcome);
+        flow_resolve(r, e, outcome);
     if (l == NULL)
         return;
     if (outcome == OUTCOME_PARKED)
@@ -178,39 +177,40 @@ static void finish(struct relay *r, struct event *e, enum outcome outcome)
     lane_release(r, l);
 }
 
-/* Offered to the sink and failed for good. */
-static void die(struct relay *r, struct event *e, const struct outrider_error *why)
+/* The event was offered to the sink, and failed for good. */
+static void flow_die(struct relay *r, struct event *e, const struct outrider_error *why)
 {
     outrider__relay_keep_failure(e, why);
     if (outrider__relay_dead_letter(r, e))
         ready_push(r, e);
     else
-        finish(r, e, OUTCOME_DEAD);
+        flow_finish(r, e, OUTCOME_DEAD);
 }
 
-/* Never to be offered: dies when the lane has come to it. */
-static void doom(struct relay *r, struct event *e, const struct outrider_error *why)
+/* The event can never be offered. It dies when all events before it in its lane
+ * have their outcomes, so that under on_dead: block it does not hold those up. */
+static void flow_doom(struct relay *r, struct event *e, const struct outrider_error *why)
 {
     outrider__relay_keep_failure(e, why);
     if (e->lane == NULL) {
-        die(r, e, why);
+        flow_die(r, e, why);
         return;
     }
     e->is_doomed = true;
     lane_release(r, e->lane);
 }
 
-static void fail_attempt(struct relay *r, struct event *e, const struct outrider_error *why)
+static void flow_fail_attempt(struct relay *r, struct event *e, const struct outrider_error *why)
 {
     e->attempts++;
     if (r->config.replay || e->attempts >= (uint32_t)r->config.retry.max_attempts) {
-        die(r, e, why);
+        flow_die(r, e, why);
         return;
     }
     outrider__relay_keep_failure(e, why);
     e->next_attempt_us =
         r->now.wall_us + outrider__retry_delay_us(&r->config, e->attempts, relay_random01(r));
-    finish(r, e, OUTCOME_PARKED);
+    flow_finish(r, e, OUTCOME_PARKED);
 }
 
 bool outrider__relay_is_expired(const struct relay *r, const struct event *e)
@@ -221,10 +221,11 @@ bool outrider__relay_is_expired(const struct relay *r, const struct event *e)
 
 int outrider__relay_route(struct relay *r, struct event *e, struct outrider_error *err)
 {
-    return outrider__router_route(r->router, e, wants_headers(r), err);
+    return outrider__router_route(r->router, e, flow_wants_headers(r), err);
 }
 
-static void fail_oversize(const struct relay *r, const struct event *e, struct outrider_error *err)
+static void flow_fail_oversize(const struct relay *r, const struct event *e,
+                               struct outrider_error *err)
 {
     const char *column = e->large_column != NULL ? e->large_column : "payload";
     if (strcmp(column, "payload") == 0)
@@ -251,7 +252,7 @@ int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_er
     if (e->is_malformed)
         return 1;
     if (e->is_oversize) {
-        fail_oversize(r, e, err);
+        flow_fail_oversize(r, e, err);
     } else {
         if (outrider__relay_route(r, e, err) == 0)
             return 0;
@@ -263,22 +264,22 @@ int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_er
     return 1;
 }
 
-/* -1 only for want of memory, which is not the event's fault. */
-static int admit_event(struct relay *r, struct event *e, struct outrider_error *err)
+/* Fails only for want of memory, which is not the event's fault. */
+static int flow_admit_event(struct relay *r, struct event *e, struct outrider_error *err)
 {
     if (outrider__relay_is_expired(r, e)) {
-        resolve(r, e, OUTCOME_EXPIRED);
+        flow_resolve(r, e, OUTCOME_EXPIRED);
         return 0;
     }
     if (!e->is_malformed && !outrider__router_selects(r->router, e)) {
-        resolve(r, e, OUTCOME_SKIPPED);
+        flow_resolve(r, e, OUTCOME_SKIPPED);
         return 0;
     }
     if (r->config.ordered) {
         e->lane = outrider__lane_get(&r->lanes, event_key(e));
         outrider__lane_append(e->lane, e);
         if (!r->config.replay && ((!e->is_parked && e->is_blocked) || lane_is_parked(e))) {
-            queue_behind(r, e);
+            flow_queue_behind(r, e);
             return 0;
         }
     }
@@ -286,7 +287,7 @@ static int admit_event(struct relay *r, struct event *e, struct outrider_error *
     if (rc < 0)
         return -1;
     if (rc > 0) {
-        doom(r, e, e->failure);
+        flow_doom(r, e, e->failure);
     } else if (e->lane == NULL) {
         ready_push(r, e);
     } else {
@@ -303,7 +304,7 @@ int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_erro
         return outrider__relay_exact_admit(r, b, err);
     for (size_t i = 0; i < b->n; i++) {
         relay_draw(r);
-        if (admit_event(r, &b->events[i], err) < 0)
+        if (flow_admit_event(r, &b->events[i], err) < 0)
             return -1;
     }
     return 0;
@@ -315,14 +316,14 @@ bool outrider__relay_submit(struct relay *r)
 {
     struct delivery *offer[SUBMIT_AT_ONCE];
     bool progress = false;
-    if (r->sink == NULL || r->is_final || (r->is_down && !r->is_probing))
+    if (r->sink == NULL || r->is_final || relay_sink_is_paused(r))
         return false;
     while (r->ready_head != NULL) {
         size_t n = 0;
         for (struct event *e = r->ready_head, *next; e != NULL && n < SUBMIT_AT_ONCE; e = next) {
             next = e->ready_next;
             if (outrider__relay_is_expired(r, e) && !e->is_dead_letter)
-                finish(r, e, OUTCOME_EXPIRED);
+                flow_finish(r, e, OUTCOME_EXPIRED);
             else
                 offer[n++] = &e->delivery;
         }
@@ -348,8 +349,7 @@ bool outrider__relay_submit(struct relay *r)
     return progress;
 }
 
-/* Back into its lane (or the unordered heap of a batch), to be offered again. */
-static void put_back(struct relay *r, struct event *e)
+void outrider__relay_put_back(struct relay *r, struct event *e)
 {
     struct lane *l = e->lane;
     e->stage = STAGE_WAITING;
@@ -358,11 +358,11 @@ static void put_back(struct relay *r, struct event *e)
     l->n_outstanding--;
     if (!e->is_dead_letter && lane_is_parked(e)) {
         struct event *behind = e->lane_next;
-        queue_behind(r, e);
+        flow_queue_behind(r, e);
         lane_block(r, behind);
         return;
     }
-    /* What is ready behind it must not overtake it. */
+    /* Those behind e that are ready must not overtake e. */
     for (struct event *f = e->lane_next; f != NULL; f = f->lane_next) {
         if (f->stage != STAGE_READY)
             continue;
@@ -373,36 +373,73 @@ static void put_back(struct relay *r, struct event *e)
     l->next_waiting = l->head;
 }
 
-static void take_back_ready(struct relay *r)
+void outrider__relay_take_back_ready(struct relay *r)
 {
     while (r->ready_head != NULL) {
         struct event *e = r->ready_head;
         ready_remove(r, e);
-        put_back(r, e);
+        outrider__relay_put_back(r, e);
     }
 }
 
-void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why)
+void outrider__relay_offer_again(struct relay *r, struct event *e)
 {
-    bool was_down = r->is_down, was_told = was_down || r->is_stalled;
-    if (was_down && !r->is_probing && r->now.mono_us < r->sink_retry_us)
-        return; /* one more of the same outage */
-    r->is_down = true;
-    r->is_probing = false;
-    r->down_error = *why;
-    r->sink_retry_us = r->now.mono_us + outrider__backoff_us(r->sink_failures, relay_random01(r));
-    r->sink_failures++;
-    take_back_ready(r);
-    if (!was_told)
-        relay_note(r, NOTE_SINK_DOWN, 0, why);
+    if (e->lane != NULL)
+        lane_release(r, e->lane);
+    else
+        ready_push(r, e);
 }
 
-void outrider__relay_sink_up(struct relay *r)
+/* The sink gave the event back without having tried it. */
+static void flow_untried(struct relay *r, struct event *e)
 {
-    if (r->is_down || r->is_stalled)
-        relay_note(r, NOTE_SINK_UP, 0, NULL);
-    r->is_down = r->is_stalled = r->is_probing = false;
-    r->sink_failures = 0;
+    outrider__relay_put_back(r, e);
+    /* Also where the event queues now: those behind it in its lane may go on. */
+    if (!relay_sink_is_paused(r))
+        outrider__relay_offer_again(r, e);
+}
+
+/* The event's own part of a report. */
+static void flow_decide(struct relay *r, struct event *e, enum sink_result result,
+                        const struct outrider_error *why)
+{
+    switch (result) {
+    case SINK_DELIVERED:
+        flow_finish(r, e, e->is_dead_letter ? OUTCOME_DEAD : OUTCOME_DELIVERED);
+        return;
+    case SINK_DOWN:
+        outrider__relay_put_back(r, e);
+        return;
+    case SINK_UNTRIED:
+        flow_untried(r, e);
+        return;
+    case SINK_STOP:
+        relay_fail(r, why);
+        outrider__relay_put_back(r, e);
+        return;
+    case SINK_RETRY:
+    case SINK_DEAD:
+        break;
+    }
+    if (e->is_dead_letter) { /* the dead letter failed: keep the event's original error */
+        flow_finish(r, e, OUTCOME_DEAD);
+    } else if (result == SINK_RETRY) {
+        flow_fail_attempt(r, e, why);
+    } else {
+        e->attempts++;
+        flow_die(r, e, why);
+    }
+}
+
+/* The sink's part of a report: what the report says about the receiver. */
+static void flow_note_health(struct relay *r, enum sink_result result,
+                             const struct outrider_error *why)
+{
+    bool is_answer = result == SINK_DELIVERED || result == SINK_RETRY || result == SINK_DEAD;
+    if (is_answer && relay_sink_awaits_answer(r))
+        outrider__relay_sink_up(r);
+    else if (result == SINK_DOWN)
+        outrider__relay_sink_down(r, why);
 }
 
 void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result result,
@@ -421,216 +458,11 @@ void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result re
     relay_draw(r);
     e->batch->n_in_flight--;
     r->stats.in_flight--;
-    /* What was on its way before the outage does not end it: only what was
-     * offered since tells that the receiver is back. */
-    bool answered = result == SINK_DELIVERED || result == SINK_RETRY || result == SINK_DEAD;
-    if (answered && (r->is_down ? r->is_probing : r->is_stalled))
-        outrider__relay_sink_up(r);
-    else if (result == SINK_DOWN)
-        outrider__relay_sink_down(r, why);
-    if (e->batch->state == BATCH_VOID) {
+    flow_note_health(r, result, why);
+    if (e->batch->state == BATCH_VOID)
         e->stage = STAGE_DONE;
-        return;
-    }
-    if (relay_is_exact(r)) {
-        outrider__relay_exact_settled(r, e, result, why);
-        return;
-    }
-    if (result == SINK_DELIVERED) {
-        finish(r, e, e->is_dead_letter ? OUTCOME_DEAD : OUTCOME_DELIVERED);
-    } else if (result == SINK_DOWN) {
-        put_back(r, e);
-    } else if (result == SINK_UNTRIED) {
-        put_back(r, e);
-        /* Also where it queues now: what is behind it in its lane may go on. */
-        if (!(r->is_down && !r->is_probing)) {
-            if (e->lane != NULL)
-                lane_release(r, e->lane);
-            else
-                ready_push(r, e);
-        }
-    } else if (result == SINK_STOP) {
-        relay_fail(r, why);
-        put_back(r, e);
-    } else if (e->is_dead_letter) {
-        finish(r, e, OUTCOME_DEAD); /* it is dead already; why it cannot be told is not its story */
-    } else if (result == SINK_RETRY) {
-        fail_attempt(r, e, why);
-    } else {
-        e->attempts++;
-        die(r, e, why);
-    }
-}
-
-void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why)
-{
-    if (r->sink != NULL) {
-        r->sink->ops->close(r->sink);
-        free(r->sink);
-        r->sink = NULL;
-    }
-    for (int i = 0; i < RELAY_BATCHES; i++) {
-        struct batch *b = &r->batches[i];
-        for (size_t k = 0; k < b->n; k++) {
-            struct event *e = &b->events[k];
-            if (e->stage != STAGE_IN_FLIGHT)
-                continue;
-            b->n_in_flight--;
-            r->stats.in_flight--;
-            if (b->state == BATCH_VOID)
-                e->stage = STAGE_DONE;
-            else if (relay_is_exact(r))
-                e->stage = STAGE_WAITING;
-            else
-                put_back(r, e);
-        }
-    }
-    if (relay_is_exact(r))
-        outrider__relay_exact_sink_lost(r);
-    if (why != NULL)
-        outrider__relay_sink_down(r, why);
-}
-
-void outrider__relay_sink_connect(struct relay *r)
-{
-    struct outrider_error err;
-    if (!relay_is_active(r)) {
-        /* Whoever is active needs the sink for itself: a lock, a producer's name. */
-        if (r->sink != NULL && r->now.mono_us >= r->inactive_since_us + SINK_GRACE_US)
-            outrider__relay_sink_drop(r, NULL);
-        return;
-    }
-    if (r->sink != NULL || r->failed || r->now.mono_us < r->sink_retry_us)
-        return;
-    struct sink *s = calloc(1, r->sink_ops->size);
-    if (s == NULL)
-        return;
-    s->ops = r->sink_ops;
-    s->reported = outrider__relay_reported;
-    s->reported_ctx = r;
-    s->wake_us = CLOCK_NEVER;
-    s->identity = relay_is_exact(r) ? r->source->identity : NULL;
-    if (s->ops->open(s, &r->config, r->now, &err) < 0) {
-        s->ops->close(s);
-        free(s);
-        if (err.disposition == OUTRIDER_RETRY)
-            outrider__relay_sink_down(r, &err);
-        else
-            relay_fail(r, &err);
-        return;
-    }
-    r->sink = s;
-}
-
-bool outrider__relay_sink_poll(struct relay *r)
-{
-    struct outrider_error err;
-    if (r->sink == NULL)
-        return false;
-    size_t before = r->stats.in_flight;
-    bool was_busy = r->sink->is_busy;
-    if (r->sink->ops->poll(r->sink, r->now, &err) < 0) {
-        if (err.code == OUTRIDER_FENCED && relay_is_exact(r) && r->source != NULL)
-            /* Whoever did it may be the leader now: the lock of the pipeline knows. */
-            outrider__relay_source_drop(r, &err);
-        else if (err.disposition == OUTRIDER_RETRY)
-            outrider__relay_sink_drop(r, &err);
-        else
-            relay_fail(r, &err);
-        return false;
-    }
-    return r->stats.in_flight != before || r->sink->is_busy != was_busy;
-}
-
-/* Ends an outage's pause: offers everything again, in order. */
-static void probe_sink(struct relay *r)
-{
-    r->is_probing = true;
-    for (size_t i = 0; i <= r->n_fifo && !relay_is_exact(r); i++) {
-        struct batch *b = i < r->n_fifo ? r->fifo[i] : &r->batches[0];
-        if (b->state != BATCH_LIVE)
-            continue;
-        for (size_t k = 0; k < b->n; k++) {
-            struct event *e = &b->events[k];
-            if (e->stage != STAGE_WAITING)
-                continue;
-            if (e->lane != NULL)
-                lane_release(r, e->lane);
-            else
-                ready_push(r, e);
-        }
-    }
-}
-
-/* An outage in which the sink keeps what it has. */
-static void sink_stalls(struct relay *r, const struct outrider_error *why)
-{
-    r->is_stalled = true;
-    r->down_error = *why;
-    relay_note(r, NOTE_SINK_DOWN, 0, why);
-}
-
-static void check_timeouts(struct relay *r)
-{
-    int64_t timeout = r->config.sink.send_timeout_us;
-    r->timeout_check_us = CLOCK_NEVER;
-    if (timeout <= 0 || r->sink == NULL)
-        return;
-    bool late = false, is_claim_late = false;
-    for (int i = 0; i < RELAY_BATCHES; i++) {
-        struct batch *b = &r->batches[i];
-        for (size_t k = 0; b->n_in_flight > 0 && k < b->n; k++) {
-            struct event *e = &b->events[k];
-            if (e->stage != STAGE_IN_FLIGHT || e->is_cancelled)
-                continue;
-            int64_t deadline = e->submitted_us + timeout;
-            if (deadline > r->now.mono_us) {
-                if (deadline < r->timeout_check_us)
-                    r->timeout_check_us = deadline;
-                continue;
-            }
-            late = true;
-            is_claim_late |= e->claim_ends_us != 0;
-            e->is_cancelled = true;
-            if (r->sink->ops->cancel != NULL)
-                r->sink->ops->cancel(r->sink, &e->delivery);
-        }
-    }
-    if (!late || r->sink->ops->cancel != NULL)
-        return;
-    struct outrider_error err;
-    if (is_claim_late) { /* it would go on trying when the event is somebody else's */
-        outrider__fail(&err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
-                       "no answer within send_timeout; opening the sink anew");
-        outrider__relay_sink_drop(r, &err);
-    } else if (!r->is_down && !r->is_stalled) {
-        outrider__fail(&err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
-                       "no answer within send_timeout; still waiting");
-        sink_stalls(r, &err);
-    }
-}
-
-/* A sink that holds on to what it was given, and knows what is in the way. */
-static void check_trouble(struct relay *r)
-{
-    struct outrider_error err;
-    if (r->sink == NULL || r->sink->trouble[0] == '\0' ||
-        (r->stats.in_flight == 0 && !r->sink->is_busy) || r->is_down || r->is_stalled)
-        return;
-    outrider__fail(&err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "%s", r->sink->trouble);
-    sink_stalls(r, &err);
-}
-
-bool outrider__relay_sink_check(struct relay *r)
-{
-    bool probes = r->is_down && !r->is_probing && r->sink != NULL && r->stats.in_flight == 0 &&
-                  r->now.mono_us >= r->sink_retry_us;
-    if (probes)
-        probe_sink(r);
-    check_trouble(r);
-    if (r->stats.in_flight == 0)
-        r->timeout_check_us = CLOCK_NEVER;
-    else if (r->timeout_check_us == CLOCK_NEVER || r->now.mono_us >= r->timeout_check_us)
-        check_timeouts(r);
-    return probes;
+    else if (relay_is_exact(r))
+        outrider__relay_exact_reported(r, e, result, why);
+    else
+        flow_decide(r, e, result, why);
 }

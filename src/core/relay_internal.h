@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the engine's files share: relay.c (the life of a pipeline),
- * relay_flow.c (events on their way through lanes and sink), relay_ops.c
- * (operations of the source), relay_exact.c (the other way through: exactly
- * once). Nobody else includes this.
+ * relay_flow.c (events on their way to an outcome), relay_sink.c (the sink and
+ * its health), relay_source.c (the source and its operations), relay_exact.c
+ * (the other way through the engine: exactly once). No other file includes this.
  */
 #ifndef CORE_RELAY_INTERNAL_H
 #define CORE_RELAY_INTERNAL_H
@@ -20,6 +20,21 @@
 
 /* The one that is committed, the one that is sent, and the next. */
 #define EXACT_NEW_BATCHES 3
+
+/*
+ * What the engine knows about the sink.
+ *
+ *     UP       the sink takes deliveries, and answers
+ *     STALLED  the sink does not answer, and keeps what it has
+ *     PAUSED   the sink gave something back, or was lost: nothing is offered
+ *     PROBING  the pause is over: everything is offered again
+ *
+ * UP -> STALLED or PAUSED; STALLED -> PAUSED; PAUSED -> PROBING; PROBING -> PAUSED.
+ * An answer of the sink ends STALLED and PROBING, and the sink is UP. An answer
+ * does not end PAUSED: what was in flight when the outage began says nothing about
+ * the receiver now.
+ */
+enum sink_health { HEALTH_UP, HEALTH_STALLED, HEALTH_PAUSED, HEALTH_PROBING };
 
 enum batch_state {
     BATCH_FREE,
@@ -102,14 +117,12 @@ struct relay {
     struct exact exact;
     bool needs_flush;
     bool is_sink_full; /* it took fewer than it was offered */
-    bool is_down;      /* an outage: offers nothing until retry_us */
-    bool is_probing;   /* offered again since; one delivery ends the outage */
-    bool is_stalled;   /* reported as an outage because it does not answer */
+    enum sink_health health;
     uint32_t sink_failures;
-    int64_t sink_retry_us;
+    int64_t sink_retry_us; /* PAUSED: when everything is offered again */
     int64_t timeout_check_us;
-    int64_t down_since_us; /* for --once: since when it is down, 0 if it is not */
-    struct outrider_error down_error;
+    int64_t down_since_us;            /* --once: since when the sink is away; 0: it is not */
+    struct outrider_error down_error; /* the reason for the last outage */
 
     /* Clean-up. */
     int64_t cleanup_us; /* monotonic: next portion */
@@ -136,6 +149,25 @@ struct relay {
 static inline bool relay_is_exact(const struct relay *r)
 {
     return r->exact.state != EXACT_OFF;
+}
+
+/* An outage in which nothing is offered to the sink. What is in memory is enough
+ * then, so nothing is fetched either. */
+static inline bool relay_sink_is_paused(const struct relay *r)
+{
+    return r->health == HEALTH_PAUSED;
+}
+
+/* Whether people were told that the sink is down. */
+static inline bool relay_sink_in_outage(const struct relay *r)
+{
+    return r->health != HEALTH_UP;
+}
+
+/* Whether an answer of the sink proves that it is up again. */
+static inline bool relay_sink_awaits_answer(const struct relay *r)
+{
+    return r->health == HEALTH_STALLED || r->health == HEALTH_PROBING;
 }
 
 /* Batches in use: parked rows, and new events. */
@@ -182,30 +214,41 @@ static inline void relay_fail(struct relay *r, const struct outrider_error *why)
 }
 
 /* relay_flow.c */
-/* -1: no memory for it now; the source is to be lost, and asked again later. */
+/* -1: there is no memory now; the caller drops the source, and tries again later. */
 int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_submit(struct relay *r);
-bool outrider__relay_sink_poll(struct relay *r);
-void outrider__relay_sink_connect(struct relay *r);
-void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why);
 void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result result,
                               const struct outrider_error *why);
-bool outrider__relay_sink_check(struct relay *r);
-void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why);
-/* The sink answers, whatever it is that it says. */
-void outrider__relay_sink_up(struct relay *r);
+/* The sink does not hold the event any more: back into the lane, to be offered again. */
+void outrider__relay_put_back(struct relay *r, struct event *e);
+/* The same for all events in the ready queue. */
+void outrider__relay_take_back_ready(struct relay *r);
+/* Makes an event that was put back ready, as far as its lane allows. */
+void outrider__relay_offer_again(struct relay *r, struct event *e);
 bool outrider__relay_is_expired(const struct relay *r, const struct event *e);
 void outrider__relay_keep_failure(struct event *e, const struct outrider_error *why);
-/* Turns the delivery into the dead letter's, where one is to be published. */
+/* Replaces the event's delivery by its dead letter, where one is to be published. */
 bool outrider__relay_dead_letter(struct relay *r, struct event *e);
-/* 0, or why not: for want of memory (RETRY), or it never can be. */
+/* Fails with RETRY for want of memory, otherwise because the event can never be routed. */
 int outrider__relay_route(struct relay *r, struct event *e, struct outrider_error *err);
-/* Routes the event, or notes why it can never be offered (1). */
+/* Routes the event. 1: the event can never be offered; its failure says why. */
 int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err);
-/* The event has its outcome: counted, and told. */
+/* The event has its outcome: counts the outcome, and tells the observers. */
 void outrider__relay_tell(struct relay *r, struct event *e);
 
-/* relay_ops.c */
+/* relay_sink.c */
+bool outrider__relay_sink_poll(struct relay *r);
+void outrider__relay_sink_connect(struct relay *r);
+/* Closes the sink. `why` begins an outage; NULL: the engine itself wants the sink closed. */
+void outrider__relay_sink_drop(struct relay *r, const struct outrider_error *why);
+/* Ends a pause that is over, and looks for timeouts. */
+bool outrider__relay_sink_check(struct relay *r);
+/* The sink is away: begins an outage, or a new pause of the same outage. */
+void outrider__relay_sink_down(struct relay *r, const struct outrider_error *why);
+/* Called on an answer from the sink; ends an outage. */
+void outrider__relay_sink_up(struct relay *r);
+
+/* relay_source.c */
 bool outrider__relay_source_poll(struct relay *r);
 bool outrider__relay_source_start(struct relay *r);
 bool outrider__relay_start_settles(struct relay *r);
@@ -222,8 +265,8 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b);
 void outrider__relay_exact_init(struct relay *r);
 int outrider__relay_exact_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_exact_step(struct relay *r);
-void outrider__relay_exact_settled(struct relay *r, struct event *e, enum sink_result result,
-                                   const struct outrider_error *why);
+void outrider__relay_exact_reported(struct relay *r, struct event *e, enum sink_result result,
+                                    const struct outrider_error *why);
 /* An operation of the source is complete. */
 void outrider__relay_exact_done(struct relay *r, const struct source_op *op);
 void outrider__relay_exact_sink_lost(struct relay *r);

@@ -10,7 +10,7 @@
  * more. So a settle has a disposition of its own:
  *     retry   the server or its disk is at fault, or another session is; and what a
  *             source checks when it is opened: rights, tables, columns. The engine stops
- *             at the second error of the latter kind (core/relay_ops.c)
+ *             at the second error of the latter kind (core/relay_source.c)
  *     stop    what the table says to the data: constraints, types, triggers. No second
  *             try has another answer
  */

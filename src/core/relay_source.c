@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The source's operations: fetching, settling, cleaning up, and losing it. */
+/* The source: opening and losing it, and its operations: fetching, settling, cleaning up. */
 #include "core/relay_internal.h"
 #include "core/retry.h"
 #include "base/failpoint.h"
@@ -28,14 +28,14 @@ bool outrider__relay_start_op(struct relay *r, struct source_op *op)
     return true;
 }
 
-static bool start_op(struct relay *r, struct source_op *op, enum source_op_kind kind,
-                     struct batch *b)
+static bool source_start_op(struct relay *r, struct source_op *op, enum source_op_kind kind,
+                            struct batch *b)
 {
     *op = (struct source_op){.kind = kind, .batch = b};
     return outrider__relay_start_op(r, op);
 }
 
-static struct batch *free_batch(struct relay *r)
+static struct batch *source_unused_batch(struct relay *r)
 {
     for (size_t i = 1; i < relay_n_batches(r); i++)
         if (r->batches[i].state == BATCH_FREE)
@@ -43,13 +43,13 @@ static struct batch *free_batch(struct relay *r)
     return NULL;
 }
 
-static bool start_fetch(struct relay *r)
+static bool source_start_fetch(struct relay *r)
 {
-    struct batch *b = free_batch(r);
+    struct batch *b = source_unused_batch(r);
     if (b == NULL || r->fetch_busy || !r->source->ready)
         return false;
     if (r->ready_head != NULL && !r->is_sink_full && !r->source->reads_ahead)
-        return false; /* first what is there */
+        return false; /* what was read goes first */
     if (r->config.once && (!r->mark_started || r->mark_busy || r->source->mark_reached))
         return false;
     (void)FAILPOINT("relay.before_fetch");
@@ -57,10 +57,10 @@ static bool start_fetch(struct relay *r)
     b->is_parked = false;
     r->fifo[r->n_fifo++] = b;
     r->fetch_busy = true;
-    return start_op(r, &r->ops[b - r->batches], SOURCE_FETCH, b);
+    return source_start_op(r, &r->ops[b - r->batches], SOURCE_FETCH, b);
 }
 
-static bool parked_are_due(const struct relay *r)
+static bool source_parked_are_due(const struct relay *r)
 {
     if (r->config.replay)
         return false;
@@ -69,18 +69,18 @@ static bool parked_are_due(const struct relay *r)
     return r->source->parked_due_us <= r->now.wall_us && r->now.mono_us >= r->parked_not_before_us;
 }
 
-static bool start_fetch_parked(struct relay *r)
+static bool source_start_fetch_parked(struct relay *r)
 {
     struct batch *b = &r->batches[0];
-    if (b->state != BATCH_FREE || !parked_are_due(r))
+    if (b->state != BATCH_FREE || !source_parked_are_due(r))
         return false;
     b->state = BATCH_FETCHING;
     b->is_parked = true;
-    return start_op(r, &r->ops[0], SOURCE_FETCH_PARKED, b);
+    return source_start_op(r, &r->ops[0], SOURCE_FETCH_PARKED, b);
 }
 
 /* When the next clean-up begins, on the monotonic clock. */
-static int64_t next_cleanup_us(const struct relay *r)
+static int64_t source_next_cleanup_us(const struct relay *r)
 {
     const int64_t day_us = INT64_C(86400) * 1000000;
     const char *at = r->config.cleanup.at;
@@ -91,15 +91,15 @@ static int64_t next_cleanup_us(const struct relay *r)
     return r->now.mono_us + (wait_us > 0 ? wait_us : wait_us + day_us);
 }
 
-static bool start_cleanup(struct relay *r)
+static bool source_start_cleanup(struct relay *r)
 {
     if (r->cleanup_us == 0 && r->config.cleanup.at != NULL)
-        r->cleanup_us = next_cleanup_us(r);
+        r->cleanup_us = source_next_cleanup_us(r);
     if (r->cleanup_busy || r->config.once || r->config.replay ||
         r->config.cleanup.retention_us <= 0 || r->now.mono_us < r->cleanup_us)
         return false;
     r->cleanup_busy = true;
-    return start_op(r, &r->cleanup_op, SOURCE_CLEANUP, NULL);
+    return source_start_op(r, &r->cleanup_op, SOURCE_CLEANUP, NULL);
 }
 
 bool outrider__relay_source_start(struct relay *r)
@@ -114,39 +114,39 @@ bool outrider__relay_source_start(struct relay *r)
     if (r->config.once && !r->mark_started) {
         r->mark_started = r->mark_busy = true;
         r->once_wall_us = r->now.wall_us;
-        progress |= start_op(r, &r->mark_op, SOURCE_MARK, NULL);
+        progress |= source_start_op(r, &r->mark_op, SOURCE_MARK, NULL);
     }
-    /* In an outage what is in memory is enough: nothing of it moves. */
-    if (r->source != NULL && !(r->is_down && !r->is_probing) &&
+    if (r->source != NULL && !relay_sink_is_paused(r) &&
         (!relay_is_exact(r) || outrider__relay_exact_may_fetch(r))) {
-        progress |= start_fetch_parked(r);
-        progress |= r->source != NULL && start_fetch(r);
+        progress |= source_start_fetch_parked(r);
+        progress |= r->source != NULL && source_start_fetch(r);
     }
     if (r->source != NULL)
-        progress |= start_cleanup(r);
+        progress |= source_start_cleanup(r);
     return progress;
 }
 
-static void fifo_remove_first(struct relay *r)
+static void source_fifo_remove_first(struct relay *r)
 {
     r->n_fifo--;
     for (size_t i = 0; i < r->n_fifo; i++)
         r->fifo[i] = r->fifo[i + 1];
 }
 
-static void fifo_remove_last(struct relay *r)
+static void source_fifo_remove_last(struct relay *r)
 {
     r->n_fifo--;
 }
 
-static void free_the_batch(struct batch *b)
+static void source_free_batch(struct batch *b)
 {
     outrider__batch_reset(b);
     b->state = BATCH_FREE;
 }
 
-/* A connection that comes up and fails at the first thing it is asked is told
- * of once, and tried at growing distances. */
+/* Called when the database has done some work. A connection that comes up and fails
+ * at its first operation does not count: people are told of it once, and the pauses
+ * between the tries grow. */
 static void source_works(struct relay *r)
 {
     r->source_failures = 0;
@@ -155,7 +155,7 @@ static void source_works(struct relay *r)
     r->is_connected_noted = true;
 }
 
-static int fetched(struct relay *r, struct batch *b, struct outrider_error *err)
+static int source_fetched(struct relay *r, struct batch *b, struct outrider_error *err)
 {
     (void)FAILPOINT("relay.after_fetch");
     if (!b->is_parked)
@@ -170,10 +170,10 @@ static int fetched(struct relay *r, struct batch *b, struct outrider_error *err)
     } else {
         /* Fetches complete in order, and only one is under way: it is the last. */
         assert(r->fifo[r->n_fifo - 1] == b);
-        fifo_remove_last(r);
-        source_works(r); /* the parked rows alone do not show it */
+        source_fifo_remove_last(r);
+        source_works(r); /* an answer about parked rows alone proves nothing */
     }
-    free_the_batch(b);
+    source_free_batch(b);
     return 0;
 }
 
@@ -188,7 +188,7 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b)
         if (o->settled != NULL)
             o->settled(o->ctx, r->now, b);
     if (r->is_final) {
-        /* It may be settled in part only, and the sink may still hold some of it. */
+        /* The batch may be settled in part only, and the sink may still hold events of it. */
         b->state = BATCH_VOID;
         return;
     }
@@ -203,15 +203,16 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b)
             l->parked_until = r->op_no;
         outrider__lane_unref(&r->lanes, l);
     }
-    /* What was parked in this run is not due in it, unless its lane was. */
+    /* --once: events that were parked in this run are not due in this run, unless their
+     * lane was. */
     if (b->is_parked || r->source->parked_due_us <= r->once_wall_us)
         r->once_parked_done = false;
     if (!b->is_parked)
-        fifo_remove_first(r);
-    free_the_batch(b);
+        source_fifo_remove_first(r);
+    source_free_batch(b);
 }
 
-static void cleaned(struct relay *r, const struct source_op *op)
+static void source_cleaned(struct relay *r, const struct source_op *op)
 {
     r->cleanup_busy = false;
     r->cleanup_removed += op->removed;
@@ -220,13 +221,13 @@ static void cleaned(struct relay *r, const struct source_op *op)
         r->cleanup_us = r->now.mono_us + r->config.cleanup.pause_us;
         return;
     }
-    r->cleanup_us = next_cleanup_us(r);
+    r->cleanup_us = source_next_cleanup_us(r);
     if (r->cleanup_removed > 0)
         relay_note(r, NOTE_CLEANUP, r->cleanup_removed, NULL);
     r->cleanup_removed = 0;
 }
 
-static int completed(struct relay *r, struct source_op *op, struct outrider_error *err)
+static int source_completed(struct relay *r, struct source_op *op, struct outrider_error *err)
 {
     r->n_ops--;
     switch (op->kind) {
@@ -235,12 +236,12 @@ static int completed(struct relay *r, struct source_op *op, struct outrider_erro
         break;
     case SOURCE_FETCH:
     case SOURCE_FETCH_PARKED:
-        return fetched(r, op->batch, err);
+        return source_fetched(r, op->batch, err);
     case SOURCE_SETTLE:
         outrider__relay_batch_settled(r, op->batch);
         break;
     case SOURCE_CLEANUP:
-        cleaned(r, op);
+        source_cleaned(r, op);
         break;
     case SOURCE_INTENT:
     case SOURCE_RECALL:
@@ -261,11 +262,11 @@ bool outrider__relay_source_poll(struct relay *r)
         int rc = r->source->ops->poll(r->source, r->now, &done, &err);
         if (rc == 0 && done == NULL)
             break;
-        if (rc < 0 || completed(r, done, &err) < 0) {
+        if (rc < 0 || source_completed(r, done, &err) < 0) {
             outrider__relay_source_drop(r, &err);
             return false;
         }
-        if (r->source == NULL) /* to be opened anew */
+        if (r->source == NULL) /* the engine closed it, to open it anew */
             return true;
         progress = true;
     }
@@ -300,7 +301,7 @@ bool outrider__relay_start_settles(struct relay *r)
             continue;
         bool is_done = b->state == BATCH_LIVE && b->n_done == b->n;
         if (!is_done && b != parked) {
-            /* Later ones wait for this one; the parked rows do not. */
+            /* Later batches wait for this one; the batch of parked rows does not. */
             i = r->n_fifo - 1;
             continue;
         }
@@ -310,15 +311,15 @@ bool outrider__relay_start_settles(struct relay *r)
         (void)FAILPOINT("relay.before_settle");
         b->n_settle = b->n;
         b->state = BATCH_SETTLING;
-        if (!start_op(r, &r->ops[b - r->batches], SOURCE_SETTLE, b))
+        if (!source_start_op(r, &r->ops[b - r->batches], SOURCE_SETTLE, b))
             return false;
         progress = true;
     }
     return progress;
 }
 
-/* The end of the patience of a stop: what is done is settled, as far as it
- * reaches without a hole; the rest is read again by whoever comes next. */
+/* shutdown_timeout expired: settles each batch's longest finished prefix; the next
+ * relay reads the rest again. */
 void outrider__relay_settle_final(struct relay *r)
 {
     r->is_final = true;
@@ -343,7 +344,7 @@ void outrider__relay_settle_final(struct relay *r)
         if (n == 0)
             break;
         b->state = BATCH_SETTLING;
-        if (!start_op(r, &r->ops[b - r->batches], SOURCE_SETTLE, b))
+        if (!source_start_op(r, &r->ops[b - r->batches], SOURCE_SETTLE, b))
             return;
     }
     struct batch *b = &r->batches[0];
@@ -354,7 +355,7 @@ void outrider__relay_settle_final(struct relay *r)
             b->events[i].outcome = OUTCOME_RELEASED;
     b->n_settle = b->n;
     b->state = BATCH_SETTLING;
-    (void)start_op(r, &r->ops[0], SOURCE_SETTLE, b);
+    (void)source_start_op(r, &r->ops[0], SOURCE_SETTLE, b);
 }
 
 bool outrider__relay_has_void(const struct relay *r)
@@ -369,12 +370,12 @@ void outrider__relay_void_collect(struct relay *r)
 {
     for (int i = 0; i < RELAY_BATCHES; i++)
         if (r->batches[i].state == BATCH_VOID && r->batches[i].n_in_flight == 0)
-            free_the_batch(&r->batches[i]);
+            source_free_batch(&r->batches[i]);
 }
 
-/* Errors that pass without anybody's help. Whatever else a database says is about its
- * schema, its rights or the data, and it will say the same the next time. */
-static bool is_passing(const struct outrider_error *why)
+/* Errors that pass without anybody's help. All others are about the database's schema,
+ * its rights or the data, and come again with the next try. */
+static bool source_is_passing(const struct outrider_error *why)
 {
     switch (why->code) {
     case OUTRIDER_CONNECT:
@@ -393,9 +394,9 @@ static bool is_passing(const struct outrider_error *why)
     }
 }
 
-/* Whether the sink has events that the source does not know to be published. Exactly once
- * these vanish with their transaction, and are sent as often. */
-static bool has_published(const struct relay *r)
+/* Whether the sink has events that the source has not settled. Exactly once these vanish
+ * with their transaction, but they are sent again just as often. */
+static bool source_has_published(const struct relay *r)
 {
     if (r->exact.batch != NULL || r->exact.committed != NULL)
         return true;
@@ -408,12 +409,12 @@ static bool has_published(const struct relay *r)
     return false;
 }
 
-/* Rows that stay too long harm nobody, so delivery goes on, and the clean-up waits. */
-static void cleanup_failed(struct relay *r, const struct outrider_error *why)
+/* Rows that stay too long do no harm: delivery goes on, and the clean-up is tried later. */
+static void source_cleanup_failed(struct relay *r, const struct outrider_error *why)
 {
     struct outrider_error warning = *why;
-    int64_t soon_us = r->now.mono_us + CLEANUP_RETRY_US, next_us = next_cleanup_us(r);
-    r->cleanup_us = is_passing(why) && soon_us < next_us ? soon_us : next_us;
+    int64_t soon_us = r->now.mono_us + CLEANUP_RETRY_US, next_us = source_next_cleanup_us(r);
+    r->cleanup_us = source_is_passing(why) && soon_us < next_us ? soon_us : next_us;
     warning.disposition = OUTRIDER_RETRY;
     relay_note(r, NOTE_SOURCE_WARNING, 0, &warning);
 }
@@ -427,15 +428,15 @@ static void cleanup_failed(struct relay *r, const struct outrider_error *why)
  *     not pass by itself may be one that opening finds; the second in a row is not.
  *   - --once gives up, as it does where nothing can be reached.
  */
-static bool may_open_again(struct relay *r, const struct outrider_error *why, bool was_published,
-                           bool is_cleanup)
+static bool source_may_open_again(struct relay *r, const struct outrider_error *why,
+                                  bool was_published, bool is_cleanup)
 {
     if (r->source_failures == 0 && r->settle_failures == 0)
         r->failing_since_us = r->now.mono_us;
     r->settle_failures += was_published;
     if (is_cleanup)
         return true;
-    r->refusals += was_published && !is_passing(why);
+    r->refusals += was_published && !source_is_passing(why);
     bool is_late = r->config.once &&
                    r->now.mono_us - r->failing_since_us >= r->config.source.connect_timeout_us;
     return why->disposition == OUTRIDER_RETRY && r->refusals < REFUSALS_MAX && !is_late;
@@ -449,7 +450,7 @@ static int64_t source_backoff_us(struct relay *r)
     return r->settle_failures > 0 && longer_us > us ? longer_us : us;
 }
 
-static void void_batches(struct relay *r)
+static void source_void_batches(struct relay *r)
 {
     for (int i = 0; i < RELAY_BATCHES; i++) {
         struct batch *b = &r->batches[i];
@@ -467,7 +468,7 @@ static void void_batches(struct relay *r)
 
 void outrider__relay_source_drop(struct relay *r, const struct outrider_error *why)
 {
-    bool was_published = has_published(r);
+    bool was_published = source_has_published(r);
     bool is_cleanup = r->source != NULL && r->source->lost_in_cleanup;
     if (relay_is_exact(r))
         outrider__relay_exact_source_lost(r);
@@ -477,7 +478,7 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
         r->source = NULL;
     }
     r->ready_head = r->ready_tail = NULL;
-    void_batches(r);
+    source_void_batches(r);
     r->n_fifo = 0;
     r->n_ops = 0;
     r->mark_busy = r->cleanup_busy = r->fetch_busy = false;
@@ -489,14 +490,14 @@ void outrider__relay_source_drop(struct relay *r, const struct outrider_error *w
     if (why == NULL)
         return;
     if (is_cleanup)
-        cleanup_failed(r, why);
-    if (!may_open_again(r, why, was_published, is_cleanup)) {
+        source_cleanup_failed(r, why);
+    if (!source_may_open_again(r, why, was_published, is_cleanup)) {
         relay_fail(r, why);
         return;
     }
     r->stats.reconnects++;
     r->source_retry_us = r->now.mono_us + source_backoff_us(r);
-    /* Once per outage, and again when its reason is another one. */
+    /* Told once per outage, and again when the reason changes. */
     if (!is_cleanup && (r->source_failures == 0 || why->code != r->source_error.code))
         relay_note(r, NOTE_SOURCE_LOST, 0, why);
     r->source_failures++;
