@@ -63,7 +63,7 @@ static void map_mend(const struct map_table *t, const char *statement, const str
                                      {"type", c != NULL ? c->type : ""},
                                      {"role", t->role}};
     struct strbuf sql;
-    outrider__strbuf_init(&sql, SQL_CAP);
+    outrider__strbuf_init(&sql, SQL_TEXT_CAP);
     outrider__sql_append(&sql, statement, words, sizeof words / sizeof *words);
     (void)snprintf(ret_text, MEND_MAX, "%s", strbuf_cstr(&sql));
     outrider__strbuf_release(&sql);
