@@ -38,8 +38,8 @@ void remove_tree(const char *path)
 }
 
 /* (2): once each, from poll() only. */
-static void settled(void *ctx, struct delivery *d, enum sink_result result,
-                    const struct outrider_error *why)
+static void reported(void *ctx, struct delivery *d, enum sink_result result,
+                     const struct outrider_error *why)
 {
     struct rig *r = ctx;
     assert_true(r->in_poll);
@@ -78,7 +78,7 @@ int rig_open(struct rig *r, struct outrider_error *err)
 {
     memset(r->sink, 0, r->fixture->ops->size);
     r->sink->ops = r->fixture->ops;
-    r->sink->reported = settled;
+    r->sink->reported = reported;
     r->sink->reported_ctx = r;
     r->is_open = true;
     r->sink->identity = r->identity;
