@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "app/hybrid.h"
+#include "common/outcome.h"
+#include "common/tally.h"
 #include "postgres/wire/conn.h"
 
 static const char sql_setup[] =
@@ -175,22 +177,11 @@ static int fetch(struct hybrid_source *h, struct source_op *op, struct outrider_
     return 0;
 }
 
-static bool is_published(const struct event *e)
-{
-    return e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_SKIPPED;
-}
-
 static const char *state_of(const struct event *e)
 {
-    if (is_published(e))
+    if (outcome_is_published(e))
         return "PUBLISHED";
     return e->outcome == OUTCOME_PARKED ? "FAILED" : "PENDING";
-}
-
-/* Only a try that failed leaves a trace; a dead letter is the relay's to make. */
-static const struct outrider_error *failure_of(const struct event *e)
-{
-    return e->outcome == OUTCOME_PARKED ? e->failure : NULL;
 }
 
 static void add_ids(struct hybrid_source *h, const struct batch *b, bool published, bool others)
@@ -198,7 +189,7 @@ static void add_ids(struct hybrid_source *h, const struct batch *b, bool publish
     outrider__pg_args_clear(&h->args);
     outrider__pg_array_begin(&h->args, PG_TEXT);
     for (size_t i = 0; i < b->n; i++)
-        if (is_published(&b->events[i]) ? published : others)
+        if (outcome_is_published(&b->events[i]) ? published : others)
             outrider__pg_array_text(&h->args, b->events[i].id);
     outrider__pg_array_end(&h->args);
     outrider__pg_arg_str(&h->args, h->hybrid->owner);
@@ -208,18 +199,18 @@ enum column { C_STATE, C_ATTEMPTS, C_DELAY, C_CODE, C_MESSAGE, C_COUNT };
 
 static void add_value(struct pg_args *a, const struct event *e, enum column c, int64_t now_us)
 {
-    const struct outrider_error *why = failure_of(e);
-    int64_t delay = e->next_attempt_us > now_us ? e->next_attempt_us - now_us : 0;
+    /* Only a try that failed leaves a trace: the relay makes the dead letters. */
+    bool has_failed = e->outcome == OUTCOME_PARKED;
     if (c == C_STATE)
         outrider__pg_array_text(a, bytes_str(state_of(e)));
     else if (c == C_ATTEMPTS)
-        outrider__pg_array_int4(a, e->outcome == OUTCOME_PARKED ? (int32_t)e->attempts : 0);
-    else if (c == C_DELAY && e->outcome == OUTCOME_PARKED)
-        outrider__pg_array_int8(a, delay);
-    else if (c == C_CODE && why != NULL)
-        outrider__pg_array_text(a, bytes_str(outrider_code_name(why->code)));
-    else if (c == C_MESSAGE && why != NULL)
-        outrider__pg_array_text(a, bytes_str(why->message));
+        outrider__pg_array_int4(a, has_failed ? (int32_t)e->attempts : 0);
+    else if (c == C_DELAY && has_failed)
+        outrider__pg_array_int8(a, outcome_delay_us(e, now_us));
+    else if (c == C_CODE && has_failed)
+        outrider__pg_array_text(a, outrider__outcome_code(e));
+    else if (c == C_MESSAGE && has_failed)
+        outrider__pg_array_text(a, outrider__outcome_message(e));
     else
         outrider__pg_array_null(a);
 }
@@ -231,37 +222,23 @@ static void add_columns(struct hybrid_source *h, const struct batch *b, bool wit
     for (int c = 0; c < C_COUNT; c++) {
         outrider__pg_array_begin(&h->args, types[c]);
         for (size_t i = 0; i < b->n; i++)
-            if (with_published || !is_published(&b->events[i]))
+            if (with_published || !outcome_is_published(&b->events[i]))
                 add_value(&h->args, &b->events[i], (enum column)c, now_us);
         outrider__pg_array_end(&h->args);
     }
 }
 
-struct outcomes {
-    size_t n, published, skipped, failed; /* skipped ones are published too */
-};
-
-static struct outcomes count_outcomes(const struct batch *b)
-{
-    struct outcomes o = {.n = b->n};
-    for (size_t i = 0; i < b->n; i++) {
-        o.published += is_published(&b->events[i]);
-        o.skipped += b->events[i].outcome == OUTCOME_SKIPPED;
-        o.failed += b->events[i].outcome == OUTCOME_PARKED || b->events[i].outcome == OUTCOME_DEAD;
-    }
-    return o;
-}
-
-static void give_back(struct hybrid_source *h, struct outcomes o)
+static void give_back(struct hybrid_source *h, struct tally t)
 {
     struct hybrid_queue *q = &h->hybrid->queue;
-    h->n_out -= o.n;
+    int64_t published = tally_published(&t);
+    h->n_out -= t.n;
     pthread_mutex_lock(&q->mutex);
-    q->published += o.published;
-    q->handed_over += o.n - o.published;
-    q->failed += o.failed;
+    q->published += (uint64_t)published;
+    q->handed_over += t.n - (uint64_t)published;
+    q->failed += (uint64_t)(t.parked + t.dead);
     pthread_mutex_unlock(&q->mutex);
-    outrider__hybrid_unreserve(q, o.n, 0);
+    outrider__hybrid_unreserve(q, t.n, 0);
 }
 
 static int on_totalled(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -307,14 +284,14 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
 {
     struct settling *s = ctx;
     struct hybrid_source *h = s->source;
-    struct outcomes o = count_outcomes(s->op->batch);
+    struct tally t = outrider__tally_all(s->op->batch);
     (void)results;
     (void)n;
-    give_back(h, o);
+    give_back(h, t);
     done(h, s->op);
-    h->untold.delivered += (int64_t)(o.published - o.skipped);
-    h->untold.skipped += (int64_t)o.skipped;
-    return o.published > 0 ? tell_totals(h, err) : 0;
+    h->untold.delivered += t.delivered;
+    h->untold.skipped += t.skipped;
+    return tally_published(&t) > 0 ? tell_totals(h, err) : 0;
 }
 
 /* What a stop found undecided is handed over like the rest. */
@@ -330,7 +307,8 @@ static int settle(struct hybrid_source *h, struct source_op *op, struct outrider
     struct batch *b = op->batch;
     bool deletes = h->hybrid->config.source.after_publish == AFTER_PUBLISH_DELETE;
     decide_rest(b);
-    size_t published = count_outcomes(b).published;
+    struct tally t = outrider__tally_all(b);
+    size_t published = (size_t)tally_published(&t);
     struct settling *s = outrider__arena_alloc(&b->arena, sizeof *s);
     if (s == NULL)
         return outrider__fail_nomem(err);
@@ -408,7 +386,7 @@ static void hybrid_close(struct source *s)
     q->is_connected = false;
     pthread_cond_broadcast(&q->emptied);
     pthread_mutex_unlock(&q->mutex);
-    give_back(h, (struct outcomes){.n = h->n_out});
+    give_back(h, (struct tally){.n = h->n_out});
     outrider__pg_close(&h->conn);
     outrider__pg_args_release(&h->args);
 }

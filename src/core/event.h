@@ -69,8 +69,11 @@ enum verdict {
 
 struct event {
     /* Set by the source. */
-    int64_t seq;     /* position in the outbox; 0 where the source has none */
-    int64_t row;     /* parked row's number if is_parked, else the source's own */
+    int64_t seq; /* position in the outbox; 0 where the source has none */
+    union {
+        int64_t arrival; /* is_parked: the number of the parked row */
+        int64_t claim;   /* else, where rows carry claims: the number of the claim */
+    };
     struct bytes id; /* as text, never empty */
     struct bytes aggregate_type, aggregate_id, event_type;
     struct bytes payload;       /* NULL data: SQL NULL */

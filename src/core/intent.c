@@ -14,7 +14,8 @@ enum item { ITEM_RUN, ITEM_BRIEF, ITEM_FULL };
 
 static const char magic[] = {'O', 'I', '1'};
 
-static bool is_kept(const struct event *e)
+/* The database goes on holding the event: the source writes its row when the intent is settled. */
+static bool intent_is_held(const struct event *e)
 {
     return e->outcome == OUTCOME_PARKED || e->outcome == OUTCOME_QUEUED ||
            e->outcome == OUTCOME_DEAD;
@@ -22,7 +23,7 @@ static bool is_kept(const struct event *e)
 
 static enum item item_of(const struct batch *b, const struct event *e, unsigned flags)
 {
-    if (is_kept(e))
+    if (intent_is_held(e))
         return (flags & INTENT_VALUES) != 0 && !e->is_parked ? ITEM_FULL : ITEM_BRIEF;
     bool is_last = e == &b->events[b->n - 1];
     return is_last || e->is_parked || (flags & INTENT_EACH) != 0 ? ITEM_BRIEF : ITEM_RUN;
@@ -57,13 +58,13 @@ static void put_event(struct strbuf *out, const struct event *e, enum item item)
     put(out, e->outcome);
     put(out, (uint64_t)e->is_parked | (uint64_t)e->is_oversize << 1);
     put(out, (uint64_t)e->seq);
-    put(out, (uint64_t)e->row);
+    put(out, (uint64_t)e->arrival);
     put(out, e->attempts);
     put(out, (uint64_t)e->next_attempt_us);
     put_bytes(out, e->id);
     put_bytes(out, e->aggregate_id);
     put_bytes(out, e->partition_key);
-    put_failure(out, is_kept(e) ? e->failure : NULL);
+    put_failure(out, intent_is_held(e) ? e->failure : NULL);
     if (item != ITEM_FULL)
         return;
     put_bytes(out, e->aggregate_type);
@@ -183,7 +184,7 @@ static void get_event(struct reader *r, struct event *e, enum item item)
     e->is_parked = (flags & 1) != 0;
     e->is_oversize = (flags & 2) != 0;
     e->seq = (int64_t)get(r);
-    e->row = (int64_t)get(r);
+    e->arrival = (int64_t)get(r);
     e->attempts = (uint32_t)get_below(r, UINT32_MAX);
     e->next_attempt_us = (int64_t)get(r);
     e->id = get_bytes(r);

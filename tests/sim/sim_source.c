@@ -97,7 +97,7 @@ static void do_fetch_parked(struct sim_source *me, struct source_op *op)
             struct event *e = &b->events[b->n++];
             fill(e, b, w, row->event);
             e->is_parked = true;
-            e->row = row->arrival;
+            e->arrival = row->arrival;
             e->attempts = row->attempts;
             if (!w->config.ordered)
                 break;

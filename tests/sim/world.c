@@ -205,10 +205,10 @@ static void settle_parked(struct world *w, const struct event *e)
 {
     struct sim_row *row = NULL;
     for (int k = 0; k < w->db.n_rows; k++)
-        if (w->db.rows[k].arrival == e->row)
+        if (w->db.rows[k].arrival == e->arrival)
             row = &w->db.rows[k];
     if (row == NULL)
-        world_broken(w, "parked row %lld is gone", (long long)e->row);
+        world_broken(w, "parked row %lld is gone", (long long)e->arrival);
     switch (e->outcome) {
     case OUTCOME_DELIVERED:
         if (!w->events[row->event].was_visible)

@@ -21,7 +21,7 @@ static int set_up(void **state)
     for (int i = 0; i < N; i++) {
         struct event *e = outrider__batch_slot(&batch);
         e->seq = 100 + i;
-        e->row = -i;
+        e->arrival = -i;
         e->id = BYTES_LIT("some-id");
         e->aggregate_type = BYTES_LIT("order");
         e->aggregate_id = i == 3 ? BYTES_LIT("") : BYTES_LIT("42");
@@ -82,7 +82,7 @@ static void what_is_read_has_the_outcomes_that_were_written(void **state)
             if (!is_kept && i != N - 1 && (flags[f] & INTENT_EACH) == 0)
                 continue;
             assert_int_equal(a->seq, b->seq);
-            assert_int_equal(a->row, b->row);
+            assert_int_equal(a->arrival, b->arrival);
             assert_int_equal(a->attempts, b->attempts);
             /* Or it died of that, which is all that an older version noted. */
             assert_int_equal(a->is_oversize || a->failure != NULL, b->is_oversize);

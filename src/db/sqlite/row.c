@@ -161,7 +161,7 @@ int outrider__sqlite_row(sqlite3_value **v, struct batch *b, const struct event_
     struct event *e = outrider__batch_slot(b);
     if (e == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "the batch is full");
-    e->seq = e->row = sqlite3_value_int64(v[0]);
+    e->seq = sqlite3_value_int64(v[0]);
     if (copy_bytes(v, e, b, max, err) < 0)
         return -1;
     if (sqlite3_value_type(v[COLUMN_PARTITION]) != SQLITE_NULL) {

@@ -282,7 +282,7 @@ static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, str
         if (outrider__sqlite_row_of(st, b, &max, &s->clock, &e, err) < 0)
             return SQLITE_NOMEM;
         e->is_parked = true;
-        e->row = sqlite3_column_int64(st, EVENT_COLUMN_COUNT);
+        e->arrival = sqlite3_column_int64(st, EVENT_COLUMN_COUNT);
         e->attempts = (uint32_t)sqlite3_column_int64(st, EVENT_COLUMN_COUNT + 1);
     }
     return sqlite3_reset(st);

@@ -9,37 +9,13 @@
 #include "source.h"
 
 #include "base/failpoint.h"
+#include "common/outcome.h"
+#include "common/tally.h"
 #include "housekeeping.h"
-
-struct tally {
-    int64_t delivered, expired, skipped, dead;
-    size_t n; /* events that this settle covers */
-};
 
 static enum step failed_at(int errno_value, struct outrider_error *err)
 {
     return (enum step)outrider__fail_errno(err, errno_value, "cannot settle");
-}
-
-static void count(struct tally *t, enum outcome outcome)
-{
-    t->delivered += outcome == OUTCOME_DELIVERED;
-    t->expired += outcome == OUTCOME_EXPIRED;
-    t->skipped += outcome == OUTCOME_SKIPPED;
-    t->dead += outcome == OUTCOME_DEAD;
-}
-
-/* The position never passes an event that has no outcome; parked rows stand alone. */
-static struct tally tally_of(const struct batch *b)
-{
-    struct tally t = {0};
-    for (; t.n < b->n_settle; t.n++) {
-        enum outcome outcome = b->events[t.n].outcome;
-        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
-            break;
-        count(&t, outcome);
-    }
-    return t;
 }
 
 static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int64_t now_us,
@@ -71,12 +47,6 @@ static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int
     return (enum step)outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
                                      "another relay took over pipeline '%s' of %s", s->config->name,
                                      s->path);
-}
-
-/* Without order every event is a lane of its own. */
-static struct bytes lane_of(const struct sqlite_source *s, const struct event *e)
-{
-    return s->config->ordered ? event_key(e) : e->id;
 }
 
 static void bind_lane(const struct sqlite_source *s, sqlite3_stmt *st, struct bytes lane)
@@ -116,19 +86,24 @@ static struct parked_state state_of(const struct event *e, bool is_first)
     };
 }
 
+static void bind_text(sqlite3_stmt *st, int i, struct bytes text)
+{
+    if (!bytes_is_null(text))
+        (void)sqlite3_bind_text64(st, i, text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
+}
+
 static void bind_failure(sqlite3_stmt *st, int first, const struct event *e)
 {
-    if (e->failure == NULL)
-        return;
-    (void)sqlite3_bind_text(st, first, outrider_code_name(e->failure->code), -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, first + 1, e->failure->origin, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, first + 2, e->failure->message, -1, SQLITE_STATIC);
+    struct outcome_failure why = outrider__outcome_failure(e);
+    bind_text(st, first, why.code);
+    bind_text(st, first + 1, why.origin);
+    bind_text(st, first + 2, why.message);
 }
 
 /* A copy made by the database itself: an event too large to be read needs no memory here. */
 static int park(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
-    struct bytes lane = lane_of(s, e);
+    struct bytes lane = outcome_lane(e, s->config->ordered);
     int64_t first = 0;
     int rc = lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
@@ -165,7 +140,7 @@ static int remove_parked(struct sqlite_source *s, const struct event *e)
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_REMOVE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)sqlite3_bind_int64(st, 1, e->row);
+    (void)sqlite3_bind_int64(st, 1, e->arrival);
     (void)sqlite3_bind_text(st, 2, s->config->name, -1, SQLITE_STATIC);
     (void)sqlite3_step(st);
     return sqlite3_reset(st);
@@ -182,8 +157,8 @@ static int update_parked(struct sqlite_source *s, const struct event *e, struct 
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_UPDATE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    struct parked_state state = state_of(e, first == e->row);
-    (void)sqlite3_bind_int64(st, 1, e->row);
+    struct parked_state state = state_of(e, first == e->arrival);
+    (void)sqlite3_bind_int64(st, 1, e->arrival);
     (void)sqlite3_bind_text(st, 2, state.name, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 3, e->attempts);
     if (state.has_next)
@@ -202,7 +177,7 @@ static int lane_of_parked(struct sqlite_source *s, const struct event *e, struct
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_LANE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)sqlite3_bind_int64(st, 1, e->row);
+    (void)sqlite3_bind_int64(st, 1, e->arrival);
     (void)sqlite3_bind_text(st, 2, s->config->name, -1, SQLITE_STATIC);
     if (sqlite3_step(st) == SQLITE_ROW) {
         const char *lane = (const char *)sqlite3_column_text(st, 0);
@@ -215,29 +190,31 @@ static int lane_of_parked(struct sqlite_source *s, const struct event *e, struct
 
 static int settle_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
-    bool leaves = e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_EXPIRED ||
-                  e->outcome == OUTCOME_SKIPPED;
     struct bytes lane;
-    if (!leaves && e->outcome != OUTCOME_PARKED && e->outcome != OUTCOME_DEAD)
-        return SQLITE_OK;
     int rc = lane_of_parked(s, e, &lane);
     if (rc != SQLITE_OK || bytes_is_null(lane))
         return rc;
-    rc = leaves ? remove_parked(s, e) : update_parked(s, e, lane, now_us);
+    rc = outcome_is_removed(e) ? remove_parked(s, e) : update_parked(s, e, lane, now_us);
     return rc == SQLITE_OK ? promote(s, lane, now_us) : rc;
 }
 
-static int settle_new(struct sqlite_source *s, const struct event *e, int64_t now_us)
+static int settle_event(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
-    bool stays =
-        e->outcome == OUTCOME_PARKED || e->outcome == OUTCOME_QUEUED || e->outcome == OUTCOME_DEAD;
-    return stays ? park(s, e, now_us) : SQLITE_OK;
+    switch (outcome_change(e)) {
+    case ROW_ADDED:
+        return park(s, e, now_us);
+    case ROW_CHANGED:
+    case ROW_REMOVED:
+        return settle_parked(s, e, now_us);
+    default:
+        return SQLITE_OK;
+    }
 }
 
 enum step outrider__sqlite_settle_batch(struct sqlite_source *s, struct batch *b, int64_t now_us,
                                         struct outrider_error *err)
 {
-    struct tally t = tally_of(b);
+    struct tally t = outrider__tally_prefix(b);
     enum step step = save_cursor(s, b, now_us, &t, err);
     if (step != STEP_DONE)
         return step;
@@ -246,8 +223,7 @@ enum step outrider__sqlite_settle_batch(struct sqlite_source *s, struct batch *b
         return failed_at(errno_value, err);
     int rc = SQLITE_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < t.n; i++)
-        rc = b->is_parked ? settle_parked(s, &b->events[i], now_us)
-                          : settle_new(s, &b->events[i], now_us);
+        rc = settle_event(s, &b->events[i], now_us);
     return rc == SQLITE_OK ? STEP_DONE : outrider__sqlite_stumble(s, rc, "cannot settle", err);
 }
 
@@ -270,7 +246,7 @@ static enum step write_batch(struct sqlite_source *s, struct source_op *op,
 enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
                                   struct outrider_error *err)
 {
-    struct tally t = tally_of(op->batch);
+    struct tally t = outrider__tally_prefix(op->batch);
     if (s->config->replay || t.n == 0)
         return STEP_DONE;
     int errno_value = FAILPOINT("settle.before_begin");

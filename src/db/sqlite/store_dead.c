@@ -166,7 +166,7 @@ static int tell_row(sqlite3_stmt *st, struct batch *b, struct row_clock *clock,
     if (outrider__sqlite_row_of(st, b, &EVENT_UNBOUNDED, clock, &r.event, err) < 0)
         return -1;
     r.event->is_parked = true;
-    r.event->row = sqlite3_column_int64(st, ARRIVAL);
+    r.event->arrival = sqlite3_column_int64(st, ARRIVAL);
     r.event->attempts = (uint32_t)sqlite3_column_int64(st, ATTEMPTS);
     r.pipeline = column_str(st, PIPELINE);
     r.state = column_str(st, STATE);

@@ -20,7 +20,7 @@ static bool is_of_stream(const struct batch *b)
     return !b->is_parked && b->source_data != NULL;
 }
 
-static void add_place(struct pg_args *a, const struct batch *b, const struct pg_tally *t)
+static void add_place(struct pg_args *a, const struct batch *b, const struct tally *t)
 {
     char lsn[32];
     if (is_of_stream(b)) {
@@ -40,7 +40,7 @@ static void add_place(struct pg_args *a, const struct batch *b, const struct pg_
         outrider__pg_arg_int8(a, t->n == b->n ? b->position : b->events[t->n - 1].seq);
 }
 
-static int add_save(struct pg_source *s, const struct source_op *op, const struct pg_tally *t,
+static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
                     struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
@@ -97,10 +97,10 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
     c->cursor.tid = outrider__pg_get_tid(results[0], 0, 0);
-    if (op->step > 0)
+    if (op->changes_parked)
         s->base.parked_due_us = outrider__pg_parked_due_us(results[n - 1]);
     if (is_of_stream(op->op->batch) && op->op->kind != SOURCE_RECALL)
-        outrider__cdc_stream_settled(c, (int64_t)outrider__pg_tally(op->op->batch).n);
+        outrider__cdc_stream_settled(c, (int64_t)outrider__tally_prefix(op->op->batch).n);
     pg_op_done(op);
     return 0;
 }
@@ -109,7 +109,7 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
 {
     struct cdc_source *c = cdc_of(s);
     struct batch *b = op->op->batch;
-    struct pg_tally t = outrider__pg_tally(b);
+    struct tally t = outrider__tally_prefix(b);
     if (t.n == 0) {
         pg_op_done(op);
         return 0;
@@ -121,17 +121,18 @@ int outrider__cdc_settle(struct pg_source *s, struct pg_op *op, struct outrider_
         add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0 ||
         add_visible(s, op->op, t.n, err) < 0)
         return -1;
-    op->step = outrider__pg_parked_settle(&c->parked, &s->conn, b->events, t.n, b->is_parked,
-                                          op->op->now_wall_us, err);
-    if (op->step < 0)
+    int n_parked = outrider__pg_parked_settle(&c->parked, &s->conn, b->events, t.n, b->is_parked,
+                                              op->op->now_wall_us, err);
+    if (n_parked < 0)
         return -1;
-    if (op->step > 0) {
+    op->changes_parked = n_parked > 0;
+    if (op->changes_parked) {
         /* From now on lanes are looked up: this request comes before any that looks. */
         c->has_parked = true;
         c->n_parkings++;
     }
     if (outrider__cdc_tables_settle(s, b->events, t.n, &c->args, err) < 0 ||
-        (op->step > 0 && outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0))
+        (op->changes_parked && outrider__pg_parked_add_due(&c->parked, &s->conn, err) < 0))
         return -1;
     return outrider__pg_request_end(&s->conn, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The tables of mode cdc: their maps, and what is done to their rows. */
+#include "common/outcome.h"
 #include "postgres/cdc/tables.h"
 
 #include <stdlib.h>
@@ -456,9 +457,8 @@ void outrider__cdc_tables_columns(const struct pg_source *s, struct pg_args *a)
  * more once it is settled, and until then it stays. */
 static bool is_done_with(const struct pg_source *s, const struct event *e)
 {
-    return e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_SKIPPED ||
-           (e->outcome == OUTCOME_EXPIRED &&
-            s->config->source.after_publish == AFTER_PUBLISH_DELETE);
+    return outcome_is_published(e) || (e->outcome == OUTCOME_EXPIRED &&
+                                       s->config->source.after_publish == AFTER_PUBLISH_DELETE);
 }
 
 static int settle_log(struct pg_source *s, const struct event *events, size_t n, struct pg_args *a,

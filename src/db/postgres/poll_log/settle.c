@@ -37,7 +37,7 @@ static void render_gaps(const struct batch *b, size_t n_settled, int64_t positio
 }
 
 /* Three arguments: position, gaps and anchor, or NULLs. */
-static int add_position(struct pg_args *a, const struct batch *b, const struct pg_tally *t,
+static int add_position(struct pg_args *a, const struct batch *b, const struct tally *t,
                         struct outrider_error *err)
 {
     const struct log_mark *m = b->source_data;
@@ -109,7 +109,7 @@ int outrider__pg_log_own_read(struct pg_source *s, struct batch *b, struct bytes
     return 0;
 }
 
-static int add_save(struct pg_source *s, const struct source_op *op, const struct pg_tally *t,
+static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
                     struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -132,9 +132,9 @@ static int on_settled(void *ctx, PGresult **results, int n, struct outrider_erro
     struct log_source *l = log_of(s);
     const struct batch *b = op->op->batch;
     l->cursor.tid = outrider__pg_get_tid(results[0], 0, SAVE_TID);
-    if (!b->is_parked && l->n_out > 0 && outrider__pg_tally(b).n == b->n)
+    if (!b->is_parked && l->n_out > 0 && outrider__tally_prefix(b).n == b->n)
         l->n_out--;
-    if (op->step > 0) {
+    if (op->changes_parked) {
         const PGresult *due = results[n - 1]; /* was added last */
         s->base.parked_due_us = outrider__pg_parked_due_us(due);
     }
@@ -146,7 +146,7 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
 {
     struct log_source *l = log_of(s);
     struct batch *b = op->op->batch;
-    struct pg_tally t = outrider__pg_tally(b);
+    struct tally t = outrider__tally_prefix(b);
     if (s->config->replay || t.n == 0) {
         pg_op_done(op);
         return 0;
@@ -157,12 +157,12 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
     if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
         add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
         return -1;
-    /* How many statements change parked rows: if any, the next due time may be another. */
-    op->step = outrider__pg_parked_settle(&l->parked, &s->conn, b->events, t.n, b->is_parked,
-                                          op->op->now_wall_us, err);
-    if (op->step < 0)
+    int n_parked = outrider__pg_parked_settle(&l->parked, &s->conn, b->events, t.n, b->is_parked,
+                                              op->op->now_wall_us, err);
+    if (n_parked < 0)
         return -1;
-    if (op->step > 0 && outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
+    op->changes_parked = n_parked > 0;
+    if (op->changes_parked && outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
         return -1;
     errno_value = FAILPOINT("settle.before_commit");
     if (errno_value != 0)

@@ -141,7 +141,7 @@ static int fill(struct status_source *d, const PGresult *r, struct outrider_erro
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
-        e->row = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
+        e->claim = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
         d->fetching.has_copies |= outrider__pg_get_bool(r, i, STATUS_HAS_COPY);
         outrider__pg_table_complete(&d->fetching.table->a, e);
     }

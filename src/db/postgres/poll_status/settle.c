@@ -9,23 +9,10 @@
 #include "postgres/poll_status/status.h"
 
 #include "base/failpoint.h"
+#include "common/outcome.h"
+#include "common/tally.h"
 
 enum group { GROUP_PUBLISHED, GROUP_CHANGED, GROUP_PARKED, GROUP_TRIED };
-
-static bool is_published(const struct event *e)
-{
-    return e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_SKIPPED;
-}
-
-static bool is_given_back(const struct event *e)
-{
-    return e->outcome == OUTCOME_QUEUED || e->outcome == OUTCOME_RELEASED;
-}
-
-static bool is_over(const struct event *e)
-{
-    return e->outcome == OUTCOME_DEAD || e->outcome == OUTCOME_EXPIRED;
-}
 
 static bool has_value(const struct status_table *t, enum map_state s)
 {
@@ -45,13 +32,14 @@ static bool belongs(const struct status_table *t, const struct event *e, enum gr
 {
     switch (g) {
     case GROUP_PUBLISHED:
-        return is_published(e);
+        return outcome_is_published(e);
     case GROUP_CHANGED:
-        return e->outcome == OUTCOME_PARKED || is_over(e) || (is_given_back(e) && t->claims);
+        return e->outcome == OUTCOME_PARKED || outcome_is_given_up(e) ||
+               (outcome_is_untried(e) && t->claims);
     case GROUP_PARKED:
         return is_parked(t, e);
     default:
-        return !is_given_back(e);
+        return !outcome_is_untried(e);
     }
 }
 
@@ -67,25 +55,11 @@ static const char *state_of(const struct status_table *t, const struct event *e)
 {
     if (e->outcome == OUTCOME_EXPIRED && has_value(t, STATE_EXPIRED))
         return t->a.map.values[STATE_EXPIRED];
-    if (is_over(e) && has_value(t, STATE_DEAD))
+    if (outcome_is_given_up(e) && has_value(t, STATE_DEAD))
         return t->a.map.values[STATE_DEAD];
-    if ((is_over(e) || e->outcome == OUTCOME_PARKED) && has_value(t, STATE_FAILED))
+    if ((outcome_is_given_up(e) || e->outcome == OUTCOME_PARKED) && has_value(t, STATE_FAILED))
         return t->a.map.values[STATE_FAILED];
     return t->a.map.values[STATE_PENDING];
-}
-
-static const char *code_of(const struct event *e)
-{
-    if (e->outcome == OUTCOME_EXPIRED)
-        return outrider_code_name(OUTRIDER_EXPIRED);
-    return e->failure != NULL && !is_given_back(e) ? outrider_code_name(e->failure->code) : NULL;
-}
-
-static const char *message_of(const struct event *e)
-{
-    if (e->outcome == OUTCOME_EXPIRED)
-        return outrider_code_text(OUTRIDER_EXPIRED);
-    return e->failure != NULL && !is_given_back(e) ? e->failure->message : NULL;
 }
 
 /* How long from now until the next try. */
@@ -94,7 +68,7 @@ static void add_delay(struct pg_args *a, const struct event *e, int64_t now_us)
     if (e->outcome != OUTCOME_PARKED)
         outrider__pg_array_null(a);
     else
-        outrider__pg_array_int8(a, e->next_attempt_us > now_us ? e->next_attempt_us - now_us : 0);
+        outrider__pg_array_int8(a, outcome_delay_us(e, now_us));
 }
 
 enum field {
@@ -119,7 +93,7 @@ static void add_field(struct status_source *d, const struct status_table *t, con
         outrider__pg_array_text(a, e->id);
         break;
     case F_CLAIM:
-        outrider__pg_array_int8(a, e->row);
+        outrider__pg_array_int8(a, e->claim);
         break;
     case F_STATE:
         outrider__pg_array_text(a, bytes_str(state_of(t, e)));
@@ -131,19 +105,20 @@ static void add_field(struct status_source *d, const struct status_table *t, con
         add_delay(a, e, now_us);
         break;
     case F_CODE:
-        outrider__pg_array_text(a, bytes_str(code_of(e)));
+        outrider__pg_array_text(a, outcome_is_untried(e) ? BYTES_NULL : outrider__outcome_code(e));
         break;
     case F_MESSAGE:
-        outrider__pg_array_text(a, bytes_str(message_of(e)));
+        outrider__pg_array_text(a,
+                                outcome_is_untried(e) ? BYTES_NULL : outrider__outcome_message(e));
         break;
     case F_ORIGIN:
-        outrider__pg_array_text(a, bytes_str(e->failure != NULL ? e->failure->origin : NULL));
+        outrider__pg_array_text(a, outrider__outcome_origin(e));
         break;
     case F_LANE:
-        outrider__pg_array_stored(a, d->s->config->ordered ? event_key(e) : e->id);
+        outrider__pg_array_stored(a, outcome_lane(e, d->s->config->ordered));
         break;
     case F_PARKED_STATE:
-        outrider__pg_array_text(a, bytes_str(is_over(e) ? "dead" : "parked"));
+        outrider__pg_array_text(a, bytes_str(outcome_is_given_up(e) ? "dead" : "parked"));
         break;
     }
 }
@@ -196,14 +171,12 @@ static int add_group(struct status_source *d, struct status_flight *f, enum grou
 
 static int add_cursor(struct status_source *d, struct status_flight *f, struct outrider_error *err)
 {
-    int64_t n[OUTCOME_COUNT] = {0};
-    for (size_t i = 0; i < f->batch->n_settle; i++)
-        n[f->batch->events[i].outcome]++;
+    struct tally t = outrider__tally_all(f->batch);
     outrider__pg_args_clear(&d->args);
-    outrider__pg_arg_int8(&d->args, n[OUTCOME_DELIVERED]);
-    outrider__pg_arg_int8(&d->args, n[OUTCOME_EXPIRED]);
-    outrider__pg_arg_int8(&d->args, n[OUTCOME_SKIPPED]);
-    outrider__pg_arg_int8(&d->args, n[OUTCOME_DEAD]);
+    outrider__pg_arg_int8(&d->args, t.delivered);
+    outrider__pg_arg_int8(&d->args, t.expired);
+    outrider__pg_arg_int8(&d->args, t.skipped);
+    outrider__pg_arg_int8(&d->args, t.dead);
     outrider__pg_arg_int8(&d->args, f->table->epoch);
     return outrider__pg_request_add(&d->s->conn, &f->table->st[ST_CURSOR], &d->args, err);
 }

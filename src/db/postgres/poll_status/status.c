@@ -269,7 +269,7 @@ static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_erro
     uint64_t removed = strtoull(PQcmdTuples(results[0]), NULL, 10);
     op->op->removed += removed;
     op->op->more |= removed > 0 && removed == (uint64_t)d->s->config->cleanup.batch;
-    op->step++;
+    op->table++;
     return cleanup_table(d, op, err);
 }
 
@@ -302,8 +302,8 @@ static int cleanup(struct status_source *d, struct pg_op *op, struct outrider_er
 static int cleanup_table(struct status_source *d, struct pg_op *op, struct outrider_error *err)
 {
     const struct pipeline_config *config = d->s->config;
-    for (; (size_t)op->step < d->n_tables; op->step++) {
-        struct status_table *t = &d->tables[op->step];
+    for (; op->table < d->n_tables; op->table++) {
+        struct status_table *t = &d->tables[op->table];
         if (!t->a.is_ours && !config->cleanup.adopted)
             continue;
         outrider__pg_args_clear(&d->args);
@@ -363,7 +363,7 @@ static void add_claimed(struct status_source *d, const struct status_flight *f)
     outrider__pg_arg_str(&d->args, f->owner);
     outrider__pg_array_begin(&d->args, PG_INT8);
     for (size_t k = 0; k < f->batch->n; k++)
-        outrider__pg_array_int8(&d->args, f->batch->events[k].row);
+        outrider__pg_array_int8(&d->args, f->batch->events[k].claim);
     outrider__pg_array_end(&d->args);
 }
 

@@ -121,24 +121,7 @@ int outrider__pg_cursor_taken(const struct pg_source *s, const PGresult *r,
     return 0;
 }
 
-struct pg_tally outrider__pg_tally(const struct batch *b)
-{
-    struct pg_tally t = {0};
-    for (; t.n < b->n_settle; t.n++) {
-        enum outcome outcome = b->events[t.n].outcome;
-        if (!b->is_parked && (outcome == OUTCOME_PENDING || outcome == OUTCOME_RELEASED))
-            break;
-        if (b->events[t.n].seq > t.last_seq)
-            t.last_seq = b->events[t.n].seq;
-        t.delivered += outcome == OUTCOME_DELIVERED;
-        t.expired += outcome == OUTCOME_EXPIRED;
-        t.skipped += outcome == OUTCOME_SKIPPED;
-        t.dead += outcome == OUTCOME_DEAD;
-    }
-    return t;
-}
-
-void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const struct pg_tally *t,
+void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const struct tally *t,
                                 const struct pg_cursor *cursor)
 {
     outrider__pg_arg_time(a, now_wall_us);

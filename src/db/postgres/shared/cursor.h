@@ -12,6 +12,7 @@
 #ifndef POSTGRES_CURSOR_H
 #define POSTGRES_CURSOR_H
 
+#include "common/tally.h"
 #include "postgres/shared/source.h"
 #include "postgres/wire/statements.h"
 
@@ -79,17 +80,8 @@ int outrider__pg_cursor_add_take(struct pg_source *s, struct pg_statement *take,
 int outrider__pg_cursor_taken(const struct pg_source *s, const PGresult *r,
                               struct pg_cursor *ret_cursor, struct outrider_error *err);
 
-/* What a settle covers. */
-struct pg_tally {
-    int64_t delivered, expired, skipped, dead;
-    size_t n;         /* events, from the front */
-    int64_t last_seq; /* the highest of them */
-};
-
-/* The position never passes an event that has no outcome; parked rows stand alone. */
-struct pg_tally outrider__pg_tally(const struct batch *b);
 /* Arguments $7 to $12. */
-void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const struct pg_tally *t,
+void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const struct tally *t,
                                 const struct pg_cursor *cursor);
 
 /* SOURCE_FETCH_PARKED, from start to done. */

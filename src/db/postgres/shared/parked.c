@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "postgres/shared/parked.h"
 
+#include "common/outcome.h"
 #include "postgres/shared/columns.h"
 
 #include <stdio.h>
@@ -265,57 +266,6 @@ static int add(struct pg_parked *p, struct pg_conn *c, enum pg_parked_statement 
     return outrider__pg_request_add(c, &p->st[which], &p->args, err);
 }
 
-/* Without order every event is a lane of its own. */
-static struct bytes lane_of(const struct pg_parked *p, const struct event *e)
-{
-    return p->config->ordered ? event_key(e) : e->id;
-}
-
-static bool is_kept(const struct event *e)
-{
-    return e->outcome == OUTCOME_PARKED || e->outcome == OUTCOME_DEAD ||
-           (e->outcome == OUTCOME_QUEUED && !e->is_parked);
-}
-
-static bool is_removed(const struct event *e)
-{
-    return e->is_parked && (e->outcome == OUTCOME_DELIVERED || e->outcome == OUTCOME_EXPIRED ||
-                            e->outcome == OUTCOME_SKIPPED);
-}
-
-static struct bytes state_of(const struct event *e)
-{
-    return bytes_str(e->outcome == OUTCOME_DEAD     ? "dead"
-                     : e->outcome == OUTCOME_PARKED ? "parked"
-                                                    : "queued");
-}
-
-static struct bytes code_of(const struct event *e)
-{
-    return e->failure != NULL ? bytes_str(outrider_code_name(e->failure->code)) : BYTES_NULL;
-}
-
-static struct bytes origin_of(const struct event *e)
-{
-    return e->failure != NULL ? bytes_str(e->failure->origin) : BYTES_NULL;
-}
-
-/* What a receiver said may be cut in the middle of a character, or no text at all. */
-static struct bytes message_of(const struct event *e)
-{
-    if (e->failure == NULL)
-        return BYTES_NULL;
-    struct bytes text = bytes_str(e->failure->message);
-    size_t good = 0;
-    while (good < text.len) {
-        size_t n = outrider__utf8_length(text.data + good, text.len - good);
-        if (n == 0)
-            break;
-        good += n;
-    }
-    return bytes_of(text.data, good);
-}
-
 typedef bool event_test(const struct event *e);
 
 static void array_of_texts(struct pg_args *a, const struct event *events, size_t n,
@@ -334,7 +284,7 @@ static void array_of_stored(struct pg_args *a, const struct event *events, size_
 {
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < n; i++)
-        if (is_kept(&events[i]))
+        if (outcome_is_kept(&events[i]))
             outrider__pg_array_stored(a, text(&events[i]));
     outrider__pg_array_end(a);
 }
@@ -343,7 +293,7 @@ static void array_of_attempts(struct pg_args *a, const struct event *events, siz
 {
     outrider__pg_array_begin(a, PG_INT4);
     for (size_t i = 0; i < n; i++)
-        if (is_kept(&events[i]))
+        if (outcome_is_kept(&events[i]))
             outrider__pg_array_int4(a, (int32_t)events[i].attempts);
     outrider__pg_array_end(a);
 }
@@ -352,7 +302,7 @@ static void array_of_times(struct pg_args *a, const struct event *events, size_t
 {
     outrider__pg_array_begin(a, PG_TIMESTAMPTZ);
     for (size_t i = 0; i < n; i++) {
-        if (!is_kept(&events[i]))
+        if (!outcome_is_kept(&events[i]))
             continue;
         if (events[i].outcome == OUTCOME_PARKED)
             outrider__pg_array_time(a, events[i].next_attempt_us);
@@ -368,7 +318,7 @@ static void array_of_rows(struct pg_args *a, const struct event *events, size_t 
     outrider__pg_array_begin(a, PG_INT8);
     for (size_t i = 0; i < n; i++)
         if (wanted(&events[i]))
-            outrider__pg_array_int8(a, is_parked ? events[i].row : events[i].seq);
+            outrider__pg_array_int8(a, is_parked ? events[i].arrival : events[i].seq);
     outrider__pg_array_end(a);
 }
 
@@ -382,16 +332,16 @@ static void array_of_lanes(struct pg_parked *p, const struct event *events, size
 {
     outrider__pg_array_begin(&p->args, PG_TEXT);
     for (size_t i = 0; i < n; i++)
-        if (is_kept(&events[i]) || (with_removed && is_removed(&events[i])))
-            outrider__pg_array_stored(&p->args, lane_of(p, &events[i]));
+        if (outcome_is_kept(&events[i]) || (with_removed && outcome_is_removed(&events[i])))
+            outrider__pg_array_stored(&p->args, outcome_lane(&events[i], p->config->ordered));
     outrider__pg_array_end(&p->args);
 }
 
 static void array_of_failures(struct pg_args *a, const struct event *events, size_t n)
 {
-    array_of_texts(a, events, n, is_kept, code_of);
-    array_of_texts(a, events, n, is_kept, origin_of);
-    array_of_texts(a, events, n, is_kept, message_of);
+    array_of_texts(a, events, n, outcome_is_kept, outrider__outcome_code);
+    array_of_texts(a, events, n, outcome_is_kept, outrider__outcome_origin);
+    array_of_texts(a, events, n, outcome_is_kept, outrider__outcome_message);
 }
 
 #define TEXT_GETTER(field)                                \
@@ -412,7 +362,7 @@ static void array_of_wall(struct pg_args *a, const struct event *events, size_t 
     outrider__pg_array_begin(a, PG_TIMESTAMPTZ);
     for (size_t i = 0; i < n; i++) {
         int64_t us;
-        if (!is_kept(&events[i]))
+        if (!outcome_is_kept(&events[i]))
             continue;
         memcpy(&us, (const char *)&events[i] + offset, sizeof us);
         if (us == 0)
@@ -431,7 +381,7 @@ static void array_of_values(struct pg_args *a, const struct event *events, size_
     array_of_stored(a, events, n, event_type_of);
     outrider__pg_array_begin(a, PG_BYTEA);
     for (size_t i = 0; i < n; i++)
-        if (is_kept(&events[i]))
+        if (outcome_is_kept(&events[i]))
             outrider__pg_array_text(a, payload_of(&events[i]));
     outrider__pg_array_end(a);
     array_of_stored(a, events, n, headers_of);
@@ -439,9 +389,9 @@ static void array_of_values(struct pg_args *a, const struct event *events, size_
     array_of_stored(a, events, n, partition_key_of);
     outrider__pg_array_begin(a, PG_INT4);
     for (size_t i = 0; i < n; i++) {
-        if (is_kept(&events[i]) && events[i].partition >= 0)
+        if (outcome_is_kept(&events[i]) && events[i].partition >= 0)
             outrider__pg_array_int4(a, events[i].partition);
-        else if (is_kept(&events[i]))
+        else if (outcome_is_kept(&events[i]))
             outrider__pg_array_null(a);
     }
     outrider__pg_array_end(a);
@@ -450,7 +400,7 @@ static void array_of_values(struct pg_args *a, const struct event *events, size_
     array_of_wall(a, events, n, offsetof(struct event, expires_at_us));
     outrider__pg_array_begin(a, PG_INT4);
     for (size_t i = 0; i < n; i++)
-        if (is_kept(&events[i]))
+        if (outcome_is_kept(&events[i]))
             outrider__pg_array_int4(a, events[i].is_oversize);
     outrider__pg_array_end(a);
 }
@@ -460,10 +410,10 @@ static int add_insert(struct pg_parked *p, struct pg_conn *c, const struct event
 {
     struct pg_args *a = args_begin(p);
     outrider__pg_arg_time(a, now_us);
-    array_of_rows(a, events, n, is_kept, false);
-    array_of_texts(a, events, n, is_kept, id_of);
+    array_of_rows(a, events, n, outcome_is_kept, false);
+    array_of_texts(a, events, n, outcome_is_kept, id_of);
     array_of_lanes(p, events, n, false);
-    array_of_texts(a, events, n, is_kept, state_of);
+    array_of_texts(a, events, n, outcome_is_kept, outrider__outcome_state);
     array_of_attempts(a, events, n);
     array_of_times(a, events, n);
     array_of_failures(a, events, n);
@@ -477,8 +427,8 @@ static int add_update(struct pg_parked *p, struct pg_conn *c, const struct event
 {
     struct pg_args *a = args_begin(p);
     outrider__pg_arg_time(a, now_us);
-    array_of_rows(a, events, n, is_kept, true);
-    array_of_texts(a, events, n, is_kept, state_of);
+    array_of_rows(a, events, n, outcome_is_kept, true);
+    array_of_texts(a, events, n, outcome_is_kept, outrider__outcome_state);
     array_of_attempts(a, events, n);
     array_of_times(a, events, n);
     array_of_failures(a, events, n);
@@ -497,10 +447,11 @@ int outrider__pg_parked_settle(struct pg_parked *p, struct pg_conn *c, const str
                                size_t n, bool is_parked, int64_t now_us, struct outrider_error *err)
 {
     int added = 0;
-    bool keeps = count(events, n, is_kept) > 0, removes = count(events, n, is_removed) > 0;
+    bool keeps = count(events, n, outcome_is_kept) > 0,
+         removes = count(events, n, outcome_is_removed) > 0;
     if (removes) {
         struct pg_args *a = args_begin(p);
-        array_of_rows(a, events, n, is_removed, true);
+        array_of_rows(a, events, n, outcome_is_removed, true);
         if (add(p, c, PARKED_REMOVE, err) < 0)
             return -1;
         added++;
@@ -550,7 +501,7 @@ int outrider__pg_parked_add_blocked(struct pg_parked *p, struct pg_conn *c, cons
     struct pg_args *a = args_begin(p);
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < b->n; i++)
-        outrider__pg_array_stored(a, lane_of(p, &b->events[i]));
+        outrider__pg_array_stored(a, outcome_lane(&b->events[i], p->config->ordered));
     outrider__pg_array_end(a);
     return add(p, c, PARKED_BLOCKED, err);
 }
@@ -590,7 +541,7 @@ int outrider__pg_parked_fill(const struct pipeline_config *config, struct batch 
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->is_parked = true;
-        e->row = outrider__pg_get_int(r, i, EV_COLUMNS, 0);
+        e->arrival = outrider__pg_get_int(r, i, EV_COLUMNS, 0);
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, EV_COLUMNS + 1, 0);
     }
     return 0;

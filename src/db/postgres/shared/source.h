@@ -34,9 +34,10 @@ struct pg_op {
     struct pg_source *source;
     struct source_op *op;
     bool is_done;
-    bool is_given; /* back to the engine, ahead of settles that are under way */
-    bool is_held;  /* came while the layout was changing: started when it is active again */
-    int step;      /* the layout's own */
+    bool is_given;       /* back to the engine, ahead of settles that are under way */
+    bool is_held;        /* came while the layout was changing: started when it is active again */
+    bool changes_parked; /* a settle that writes parked rows: the next due time is read again */
+    size_t table;        /* a clean-up of several tables: the one that is next */
     /* durable.c only. */
     bool is_asked;        /* for the server's position, since it was done */
     uint64_t flushed_lsn; /* the answer: a standby must have this; 0: none yet */

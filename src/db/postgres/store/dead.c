@@ -240,7 +240,7 @@ static int tell_row(const PGresult *r, int row, struct batch *b,
     if (outrider__pg_row_show(d.event, err) < 0)
         return -1;
     d.event->is_parked = true;
-    d.event->row = outrider__pg_get_int(r, row, ARRIVAL, 0);
+    d.event->arrival = outrider__pg_get_int(r, row, ARRIVAL, 0);
     d.event->attempts = (uint32_t)outrider__pg_get_int(r, row, ATTEMPTS, 0);
     d.pipeline = outrider__pg_get_str(r, row, PIPELINE);
     d.state = outrider__pg_get_str(r, row, STATE);
