@@ -34,11 +34,21 @@ endmacro()
 
 # A room of the house: headers are included as "room/file.h", which only builds
 # for those that link the room, so that an arrow drawn the wrong way is an error.
+# The room is this directory, or the one that is given.
 function(outrider_room target room)
     set(root "${CMAKE_BINARY_DIR}/rooms/${target}")
+    set(directory "${CMAKE_CURRENT_SOURCE_DIR}")
+    if(ARGC GREATER 2)
+        get_filename_component(directory "${ARGV2}" ABSOLUTE)
+    endif()
     file(MAKE_DIRECTORY "${root}")
-    file(CREATE_LINK "${CMAKE_CURRENT_SOURCE_DIR}" "${root}/${room}" SYMBOLIC)
-    target_include_directories(${target} PUBLIC "${root}")
+    file(CREATE_LINK "${directory}" "${root}/${room}" SYMBOLIC)
+    # The rows of adapters are linked by core, which must not see the adapters' headers.
+    if(target STREQUAL outrider_adapters)
+        target_include_directories(${target} PRIVATE "${root}")
+    else()
+        target_include_directories(${target} PUBLIC "${root}")
+    endif()
 endfunction()
 
 # A module: an adapter that is loaded when a URL asks for it.
@@ -117,6 +127,11 @@ endfunction()
 # The library of one database, for an application that enqueues and consumes.
 function(outrider_client_library name)
     cmake_parse_arguments(CLIENT "" "TITLE;PART;IMPORTED;REQUIRES" "" ${ARGN})
+    # What the CMake package of an installed Outrider looks for: the target's name, and the library.
+    string(REPLACE "PkgConfig::" "" prefix "${CLIENT_IMPORTED}")
+    set_property(GLOBAL APPEND PROPERTY OUTRIDER_LIBRARY_MODULES "${prefix} ${CLIENT_REQUIRES}")
+    set_property(GLOBAL APPEND_STRING PROPERTY OUTRIDER_COMPONENT_MODULES
+        "set(outrider_modules_${name} ${prefix} ${CLIENT_REQUIRES})\n")
     outrider_library(outrider-${name} COMPONENT ${name}
         DESCRIPTION "events in an application's own ${CLIENT_TITLE} transaction"
         PARTS ${CLIENT_PART} outrider_base IMPORTED ${CLIENT_IMPORTED} REQUIRES ${CLIENT_REQUIRES})

@@ -13,51 +13,12 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-
-#define WORD_MAX 64
-
-size_t outrider__word_distance(const char *a, const char *b)
-{
-    size_t row[3][WORD_MAX + 1];
-    size_t n = strlen(a), m = strlen(b);
-    if (n > WORD_MAX || m > WORD_MAX)
-        return WORD_MAX;
-    for (size_t j = 0; j <= m; j++)
-        row[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *now = row[i % 3], *before = row[(i + 2) % 3], *earlier = row[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = before[j - 1] + (a[i - 1] != b[j - 1]);
-            if (before[j] + 1 < best)
-                best = before[j] + 1;
-            if (now[j - 1] + 1 < best)
-                best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                earlier[j - 2] + 1 < best)
-                best = earlier[j - 2] + 1;
-            now[j] = best;
-        }
-    }
-    return row[n % 3][m];
-}
-
-/* Whether a word stands in a list with one-character separators. */
-static bool list_has(const char *list, char separator, const char *word)
-{
-    size_t len = strlen(word);
-    while (list && *list) {
-        const char *end = strchrnul(list, separator);
-        if ((size_t)(end - list) == len && memcmp(list, word, len) == 0)
-            return true;
-        list = *end ? end + 1 : NULL;
-    }
-    return false;
-}
+#include "base/words.h"
 
 bool outrider__flag_belongs(const struct flag *f, const struct command *c)
 {
-    return strcmp(f->commands, "*") == 0 || list_has(f->commands, ' ', c->name);
+    return strcmp(f->commands, "*") == 0 ||
+           outrider__words_have(f->commands, ' ', bytes_str(c->name));
 }
 
 const struct command *outrider__command_find(const char *name)
@@ -103,14 +64,14 @@ static int unknown_flag(const struct command *c, const char *arg, struct outride
     size_t n, best = 4;
     const struct flag *all = outrider__flags(&n);
     const char *nearest = NULL;
-    char word[WORD_MAX + 1];
+    char word[WORDS_NAME_MAX + 1];
     const char *name = arg + (arg[1] == '-' ? 2 : 1);
     size_t len = strcspn(name, "=");
-    snprintf(word, sizeof(word), "%.*s", (int)(len < WORD_MAX ? len : WORD_MAX), name);
+    snprintf(word, sizeof(word), "%.*s", (int)(len < WORDS_NAME_MAX ? len : WORDS_NAME_MAX), name);
     for (size_t i = 0; i < n; i++) {
         if (!outrider__flag_belongs(&all[i], c) || all[i].hidden)
             continue;
-        size_t d = outrider__word_distance(word, all[i].name);
+        size_t d = outrider__name_distance(bytes_str(word), bytes_str(all[i].name));
         if (d < best && d < strlen(all[i].name)) {
             best = d;
             nearest = all[i].name;
@@ -177,7 +138,7 @@ static int check_value(const struct flag *f, const char *value, struct outrider_
                    : bad_value(f, "a time such as 2026-01-31T08:00:00Z, or a duration such as 1h",
                                err);
     case FLAG_CHOICE:
-        return list_has(f->choices, '|', value)
+        return outrider__words_have(f->choices, '|', bytes_str(value))
                    ? 0
                    : outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                                     "--%s takes one of %s, not '%.40s'", f->name, f->choices,
@@ -221,7 +182,7 @@ static int take_operand(struct args *a, const char *value, struct outrider_error
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "'%s' does not know what to do with '%.80s'; see outrider %s --help",
                               c->name, value, c->name);
-    if (a->n_operands == 0 && c->words && !list_has(c->words, '|', value))
+    if (a->n_operands == 0 && c->words && !outrider__words_have(c->words, '|', bytes_str(value)))
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "'%s' takes one of %s, not '%.40s'", c->name, c->words,
                               strpbrk(value, ":@") ? "..." : value);

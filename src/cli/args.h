@@ -134,9 +134,6 @@ int64_t outrider__args_duration(const struct args *a, enum flag_id id, int64_t o
 /* Wall clock; a duration counts back from now_us. 0 where not given. */
 int64_t outrider__args_time(const struct args *a, enum flag_id id, int64_t now_us);
 
-/* How far two words are apart: insertions, removals, exchanges, swapped neighbours. */
-size_t outrider__word_distance(const char *a, const char *b);
-
 /* Rendering. */
 void outrider__help_overview(void);
 void outrider__help_command(const struct command *c);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/url.h"
+#include "base/words.h"
 #include "cli/out.h"
 
 void outrider__cli_say(const char *fmt, ...)
@@ -129,7 +130,7 @@ static int unknown_command(const char *name)
     const struct command *all = outrider__commands(&n);
     const char *nearest = NULL;
     for (size_t i = 0; i < n; i++) {
-        size_t d = outrider__word_distance(name, all[i].name);
+        size_t d = outrider__name_distance(bytes_str(name), bytes_str(all[i].name));
         if (d < best && d < strlen(all[i].name)) {
             best = d;
             nearest = all[i].name;

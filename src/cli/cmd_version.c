@@ -19,8 +19,8 @@ static void print_module(void *ctx, const char *name, const struct module *m,
 {
     (void)ctx;
     if (m)
-        printf("  %-10s %-16s %s\n", m->scheme, role_of(m),
-               m->client_version ? m->client_version : "");
+        printf("  %-10.*s %-16s %s\n", (int)adapter_scheme(m->adapter).len, m->adapter->schemes,
+               role_of(m), m->client_version ? m->client_version : "");
     else
         printf("  %-10s cannot be loaded: %s\n", name, why->message);
 }
@@ -31,7 +31,7 @@ static void json_module(void *ctx, const char *name, const struct module *m,
     struct json_out *j = ctx;
     outrider__jout_open(j, NULL, '{');
     outrider__jout_text(j, "name", name);
-    outrider__jout_text(j, "scheme", m ? m->scheme : NULL);
+    outrider__jout_bytes(j, "scheme", m ? adapter_scheme(m->adapter) : BYTES_NULL);
     outrider__jout_bool(j, "source", m && m->source);
     outrider__jout_bool(j, "sink", m && m->sink);
     outrider__jout_text(j, "client_version", m ? m->client_version : NULL);

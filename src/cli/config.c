@@ -13,6 +13,7 @@
 
 #include <yaml.h>
 
+#include "base/words.h"
 #include "cli/config_env.h"
 
 #define PIPELINES_MAX 256

@@ -11,7 +11,7 @@ int outrider__config_init(struct pipeline_config *c, struct arena *arena, const 
 {
     size_t n;
     const struct option *options = outrider__options(&n);
-    struct pipeline_config fresh = {.arena = arena};
+    struct pipeline_config fresh = {.arena = arena, .places = outrider__adapter_places()};
     struct bytes copy;
     if (outrider__arena_dup(arena, bytes_str(name != NULL ? name : "default"), &copy) < 0)
         return outrider__fail_nomem(err);
@@ -24,7 +24,7 @@ int outrider__config_init(struct pipeline_config *c, struct arena *arena, const 
     return 0;
 }
 
-/* "sink.kafka.linger.ms": the map sink.kafka, of which linger.ms is an item. */
+/* "a.map.linger.ms": the map a.map, of which linger.ms is an item. */
 static const struct option *find_map(struct bytes name, struct bytes *ret_item)
 {
     for (size_t i = 1; i + 1 < name.len; i++) {

@@ -3,10 +3,14 @@
  * A pipeline's configuration, after parsing and checking.
  *
  * Each field is one row of the option table (core/options.c), which knows its
- * name, type, default, range and text. Strings and lists live in the arena.
+ * name, type, default, range and text. Strings and lists live in the arena. What only one
+ * adapter uses is a field of that adapter's struct (core/adapter.h).
  */
 #ifndef CORE_CONFIG_H
 #define CORE_CONFIG_H
+
+#include <stddef.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -84,6 +88,15 @@ enum column_role {
         ROLE_COUNT
 };
 
+/* Where an adapter's struct is in `own`. */
+struct adapter_place {
+    const char *adapter; /* its name; NULL behind the last */
+    size_t offset;
+};
+
+/* Room for the structs of all adapters together. */
+#define CONFIG_OWN_SIZE 2048
+
 struct pipeline_config {
     struct arena *arena;
     const char *name; /* "default" */
@@ -92,8 +105,6 @@ struct pipeline_config {
         const char *url;
         int mode; /* enum source_mode */
         struct string_list tables;
-        const char *publication;  /* postgresql, cdc; NULL: outrider_<pipeline> */
-        bool slot_failover;       /* postgresql, cdc: the slot goes along to a standby */
         int64_t poll_interval_us; /* ceiling of the adaptive probe */
         int64_t batch;            /* events read at once */
         int64_t batch_bytes;      /* and bytes: a batch ends with the event that passes this */
@@ -102,7 +113,7 @@ struct pipeline_config {
         int64_t connect_timeout_us;
         int64_t initial_delay_us;
         int durable;         /* enum durable */
-        int64_t max_gaps;    /* postgresql: ranges of seqs that may still be filled */
+        int64_t max_gaps;    /* ranges of seqs that open transactions may still fill */
         int64_t min_age_us;  /* younger rows are left to the application */
         int64_t lease_us;    /* how long a claim holds unless it is renewed */
         int64_t concurrency; /* events claimed and not yet settled; 0: as many as fit */
@@ -122,11 +133,7 @@ struct pipeline_config {
     struct {
         const char *url;
         int64_t send_timeout_us;
-        int64_t rotate_size;             /* file: start a new segment above this size */
-        struct string_map kafka;         /* properties of librdkafka */
-        struct string_map create_topics; /* kafka: partitions, replication; empty: not asked for */
-        bool empty_is_tombstone;         /* kafka: an empty payload is published as null */
-        const char *progress_topic;      /* kafka: where exactly_once keeps its numbers */
+        bool empty_is_tombstone; /* an empty payload is published as null */
     } sink;
 
     struct {
@@ -185,6 +192,14 @@ struct pipeline_config {
     bool exactly_once;
     int64_t shutdown_timeout_us;
 
+    /* The structs of the adapters (core/adapter.h), each known to its adapter only. They
+     * are held by value: a copy of this struct shares nothing that is written. */
+    const struct adapter_place *places; /* NULL: made by hand, without any */
+    union {
+        max_align_t align;
+        char bytes[CONFIG_OWN_SIZE];
+    } own;
+
     /* Not options: how the pipeline is run. */
     bool once;
     bool replay;               /* read from a point, settle nothing: replay_* */
@@ -193,6 +208,16 @@ struct pipeline_config {
     void *source_data;         /* for a source that no URL names: what it reads from */
     const char *sink_identity; /* sink URL without credentials, stored with the cursor */
 };
+
+/* An adapter's own struct; `none` where the configuration was made by hand. */
+static inline const void *config_own(const struct pipeline_config *c, const char *adapter,
+                                     const void *none)
+{
+    for (const struct adapter_place *p = c->places; p != NULL && p->adapter != NULL; p++)
+        if (strcmp(p->adapter, adapter) == 0)
+            return c->own.bytes + p->offset;
+    return none;
+}
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };

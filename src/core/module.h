@@ -12,6 +12,7 @@
 #ifndef CORE_MODULE_H
 #define CORE_MODULE_H
 
+#include "core/adapter.h"
 #include "core/sink.h"
 #include "core/source.h"
 #include "core/store.h"
@@ -19,8 +20,7 @@
 #include "outrider/export.h"
 
 struct module {
-    const char *name;
-    const char *scheme; /* what a URL must begin with */
+    const struct adapter *adapter; /* its name, schemes and options: core/adapter.h */
     const struct source_ops *source;
     const struct store_ops *store;
     const struct sink_ops *sink;

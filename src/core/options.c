@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables, and finding a row by what somebody typed. Rows stand in the order
- * in which the reference page and the sample file show them, section by section.
+ * The rows that core itself has. They stand in the order in which the reference page and the
+ * sample file show them, section by section. Adapters have rows of their own.
  */
 #include "core/options.h"
 
@@ -30,22 +30,6 @@ static int day_time_check(struct bytes value, struct outrider_error *err)
                           value.len > 60 ? 60 : (int)value.len, value.data);
 }
 
-/* What SQL takes without quotes. */
-static int publication_check(struct bytes value, struct outrider_error *err)
-{
-    bool is_name = value.len < 64;
-    for (size_t i = 0; i < value.len; i++) {
-        char c = value.data[i];
-        is_name &= (c >= 'a' && c <= 'z') || c == '_' || (i > 0 && c >= '0' && c <= '9');
-    }
-    if (is_name)
-        return 0;
-    return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                          "'%.*s' is not a publication's name: at most 63 small letters, digits "
-                          "and '_'",
-                          value.len > 60 ? 60 : (int)value.len, value.data);
-}
-
 /* clang-format off */
 static const struct option table[] = {
     {"source.url", OPTION_SECRET_URL, AT(source.url), .example = "sqlite:shop.db",
@@ -54,10 +38,6 @@ static const struct option table[] = {
      .text = "How committed events are found: by reading the outbox, or from the database's log of changes."},
     {"source.tables", OPTION_STRINGS, AT(source.tables), .initial = "[]", .example = "[outbox]",
      .text = "Tables that are read as outboxes; none means the table 'outbox'."},
-    {"source.publication", OPTION_STRING, AT(source.publication), .example = "dbz_publication", .check = publication_check,
-     .text = "postgresql, mode cdc: the publication that is read, which is made if it is missing; unset: outrider_ and the pipeline's name."},
-    {"source.slot_failover", OPTION_BOOL, AT(source.slot_failover), .initial = "false",
-     .text = "postgresql 17 and newer, mode cdc: the replication slot is kept on standbys too, so that the relay goes on there after a failover."},
     {"source.poll_interval", OPTION_DURATION, AT(source.poll_interval_us), .initial = "100ms", .min = 0.001, .max = HOUR,
      .reloadable = true, .text = "Maximum polling interval when idle. SQLite with inotify polls once a second after 5 s without a change."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
@@ -106,15 +86,6 @@ static const struct option table[] = {
      .text = "Where events go: the receiver's URL."},
     {"sink.send_timeout", OPTION_DURATION, AT(sink.send_timeout_us), .initial = "30s", .min = 0.001, .max = DAY,
      .reloadable = true, .text = "How long one try may take before it counts as failed."},
-    {"sink.rotate_size", OPTION_SIZE, AT(sink.rotate_size), .initial = "64MiB", .min = KIB, .max = 1024 * GIB,
-     .text = "file: a new segment is begun above this size."},
-    {"sink.kafka", OPTION_MAP, AT(sink.kafka), .initial = "{}", .example = "{compression.type: lz4, linger.ms: 5}", .has_secrets = true,
-     .text = "kafka: properties of librdkafka, which see; also one by one as sink.kafka.NAME."},
-    {"sink.create_topics", OPTION_MAP, AT(sink.create_topics), .initial = "{}", .example = "{partitions: 6, replication: 3}",
-     .text = "kafka: topics that are missing are made, with so many partitions and replicas; {auto: true} leaves it to the broker "
-             "(auto.create.topics.enable); empty: they are not made."},
-    {"sink.progress_topic", OPTION_STRING, AT(sink.progress_topic), .initial = "outrider.progress",
-     .text = "kafka: the compacted topic in which exactly_once keeps the number of each pipeline's last transaction; made where it is missing."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
      .text = "kafka: whether a payload that is empty, or white space only, is published as a tombstone (null), as a missing one always is."},
 
@@ -216,177 +187,14 @@ static const struct option program_table[] = {
 };
 /* clang-format on */
 
-#define N_OPTIONS (sizeof table / sizeof *table)
-#define N_PROGRAM (sizeof program_table / sizeof *program_table)
-#define NAME_MAX_LEN 64
-
-const struct option *outrider__options(size_t *ret_n)
+const struct option *outrider__core_options(size_t *ret_n)
 {
-    *ret_n = N_OPTIONS;
+    *ret_n = sizeof table / sizeof *table;
     return table;
 }
 
 const struct option *outrider__program_options(size_t *ret_n)
 {
-    *ret_n = N_PROGRAM;
+    *ret_n = sizeof program_table / sizeof *program_table;
     return program_table;
-}
-
-/* Columns have the names of half the other options, and an application's lease that of
- * a relay's: they need their section. */
-static const char *short_name(const struct option *o)
-{
-    if (strncmp(o->name, "map.", 4) == 0 || strncmp(o->name, "hybrid.", 7) == 0)
-        return o->name;
-    const char *dot = strchr(o->name, '.');
-    return dot != NULL ? dot + 1 : o->name;
-}
-
-/* What stands before the dot of some option; a test compares the two. */
-static const char *const section_names[] = {"source",      "map",         "sink",    "route",
-                                            "cloudevents", "object",      "headers", "select",
-                                            "retry",       "dead_letter", "cleanup", "hybrid"};
-#define N_SECTIONS (sizeof section_names / sizeof *section_names)
-
-bool outrider__option_is_section(struct bytes name)
-{
-    for (size_t i = 0; i < N_SECTIONS; i++)
-        if (bytes_eq_str(name, section_names[i]))
-            return true;
-    return false;
-}
-
-const struct option *outrider__option_find(struct bytes name)
-{
-    const struct option *found = NULL;
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (bytes_eq_str(name, table[i].name))
-            return &table[i];
-    if (outrider__option_is_section(name))
-        return NULL;
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        if (!bytes_eq_str(name, short_name(&table[i])))
-            continue;
-        if (found != NULL)
-            return NULL;
-        found = &table[i];
-    }
-    return found;
-}
-
-const struct option *outrider__program_option_find(struct bytes name)
-{
-    for (size_t i = 0; i < N_PROGRAM; i++)
-        if (bytes_eq_str(name, program_table[i].name))
-            return &program_table[i];
-    return NULL;
-}
-
-/* Lower case without - and _, so that maxAttempts is near max_attempts. */
-static size_t normalise(struct bytes name, char out[NAME_MAX_LEN])
-{
-    size_t n = 0;
-    for (size_t i = 0; i < name.len && n < NAME_MAX_LEN; i++) {
-        char c = name.data[i];
-        if (c != '-' && c != '_')
-            out[n++] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-    }
-    return n;
-}
-
-unsigned outrider__name_distance(struct bytes left, struct bytes right)
-{
-    char a[NAME_MAX_LEN], b[NAME_MAX_LEN];
-    size_t n = normalise(left, a), m = normalise(right, b);
-    unsigned rows[3][NAME_MAX_LEN + 1];
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        unsigned *row = rows[i % 3], *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= m; j++) {
-            unsigned best = up[j - 1] + (a[i - 1] != b[j - 1]);
-            if (up[j] + 1 < best)
-                best = up[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                up2[j - 2] + 1 < best)
-                best = up2[j - 2] + 1;
-            row[j] = best;
-        }
-    }
-    return rows[n % 3][m];
-}
-
-struct nearest {
-    const char *name;
-    unsigned distance;
-};
-
-static void consider(struct nearest *best, struct bytes typed, struct bytes known,
-                     const char *stands_for, unsigned penalty)
-{
-    unsigned d = outrider__name_distance(typed, known) + penalty;
-    if (d < best->distance) {
-        best->distance = d;
-        best->name = stands_for;
-    }
-}
-
-const char *outrider__option_nearest(struct bytes name)
-{
-    if (name.len == 0 || name.len > NAME_MAX_LEN)
-        return NULL;
-    const char *dot = memchr(name.data, '.', name.len);
-    struct bytes last =
-        dot != NULL ? bytes_of(dot + 1, name.len - (size_t)(dot - name.data) - 1) : name;
-    /* A third of it may be wrong: more is a guess, not a slip. */
-    size_t wrong = last.len < 3 ? last.len / 2 : last.len < 6 ? 2 : last.len / 3;
-    struct nearest best = {NULL, (unsigned)wrong + 1};
-    /* The first of those that are equally near stays, and a key of a file is a section. */
-    for (size_t i = 0; dot == NULL && i < N_SECTIONS; i++)
-        consider(&best, name, bytes_str(section_names[i]), section_names[i], 0);
-    for (size_t i = 0; i < N_OPTIONS; i++) {
-        const struct option *o = &table[i];
-        consider(&best, name, bytes_str(o->name), o->name, 0);
-        /* The right name in the wrong section, or without one. */
-        consider(&best, last, bytes_str(short_name(o)), o->name, dot != NULL ? 1 : 0);
-    }
-    return best.name;
-}
-
-/* "write 'source.batch' or 'cleanup.batch'" for a short name that several have. */
-static size_t full_names(struct bytes name, struct strbuf *out)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (bytes_eq_str(name, short_name(&table[i])))
-            outrider__strbuf_appendf(out, "%s'%s'", n++ > 0 ? " or " : "", table[i].name);
-    return n;
-}
-
-int outrider__option_unknown(struct bytes name, struct outrider_error *err)
-{
-    struct strbuf names;
-    const char *near = outrider__option_nearest(name);
-    int shown = name.len > 80 ? 80 : (int)name.len;
-    const char *text = name.len > 0 ? name.data : "";
-    int r;
-    outrider__strbuf_init(&names, 300);
-    if (outrider__option_is_section(name))
-        r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                           "'%.*s' is a section, not an option", shown, text);
-    else if (full_names(name, &names) > 1)
-        r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                           "option '%.*s' is not unique: write %s", shown, text,
-                           strbuf_cstr(&names));
-    else if (near != NULL)
-        r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                           "unknown option '%.*s' (did you mean '%s'?)", shown, text, near);
-    else
-        r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "unknown option '%.*s'", shown,
-                           text);
-    outrider__strbuf_release(&names);
-    return r;
 }

@@ -2,8 +2,9 @@
 /*
  * The option tables: every option of a pipeline is one row of one table, and
  * every option of the program is one row of another. The command line's
- * --help, the reference page, the sample file and the checks come from them.
- * A new option is a field in core/config.h and a row in core/options.c.
+ * --help, the reference page, the sample file, the checks and the hiding of secrets come
+ * from them. A new option is a field in core/config.h and a row in core/options.c; an
+ * option that only one adapter uses is a field and a row of that adapter (core/adapter.h).
  */
 #ifndef CORE_OPTIONS_H
 #define CORE_OPTIONS_H
@@ -33,7 +34,7 @@ enum option_type {
 struct option {
     const char *name; /* with its section: "retry.max_attempts" */
     enum option_type type;
-    size_t offset;       /* in struct pipeline_config (or program_config) */
+    size_t offset;       /* in struct pipeline_config (an adapter's row: in its struct) */
     const char *initial; /* default, as text; NULL: none, and an empty value unsets it */
     const char *example; /* where there is no default that shows the form */
     const char *values;  /* ENUM: "skip|block", in the order of the enum */
@@ -52,15 +53,16 @@ static inline bool option_is_list(const struct option *o)
     return o->type == OPTION_STRINGS || o->type == OPTION_DURATIONS;
 }
 
-/* The pipeline's table. */
+/* The pipeline's table: core's rows, and those of every adapter of this source tree. */
 const struct option *outrider__options(size_t *ret_n);
+/* The rows that core has. */
+const struct option *outrider__core_options(size_t *ret_n);
+/* Where adapters' structs are in struct pipeline_config: what config_init sets. */
+const struct adapter_place *outrider__adapter_places(void);
 /* By full name, or by the part behind the section where that is unique. */
 const struct option *outrider__option_find(struct bytes name);
 /* The name that was most likely meant, or NULL; also of a section ("retry"). */
 const char *outrider__option_nearest(struct bytes name);
-/* How many letters must be put in, taken out, changed or swapped with the next to
- * make one of the other, without regard to case, - and _. Long names are cut. */
-unsigned outrider__name_distance(struct bytes left, struct bytes right);
 /* Whether some option's name begins with "name.". */
 bool outrider__option_is_section(struct bytes name);
 /* The error for a name that find() does not know: what was meant, or which
@@ -72,7 +74,7 @@ int outrider__config_init(struct pipeline_config *c, struct arena *arena, const 
                           struct outrider_error *err);
 /* Parses and checks one value. Lists: "[a, b]" or "a,b"; maps: "{a: b, c: d}";
  * an item with special characters stands in quotes. A list or map replaces
- * what was there; "sink.kafka.NAME" sets one item of the map sink.kafka. */
+ * what was there; "a.map.NAME" sets one item of the map a.map. */
 int outrider__config_set(struct pipeline_config *c, struct bytes name, struct bytes value,
                          struct outrider_error *err);
 /* Lists and maps item by item, for a parser that has them already: clear, then

@@ -21,26 +21,7 @@
 #define NAME_MAX_LEN 31
 #define DIRS_MAX 16
 
-static const struct sink_ops *const builtin_sinks[] = {
-    &outrider__sink_file,
-    &outrider__sink_null,
-    &outrider__sink_stdout,
-};
-
 enum role { ROLE_SOURCE = 1, ROLE_SINK = 2 };
-
-/* Schemes whose module is part of this source tree, whether or not this build has the
- * module: a module may serve several, and a missing module can be explained. */
-static const struct known {
-    const char *scheme, *module;
-    enum role role;
-    const char *library; /* what a build needs to have it */
-} known_schemes[] = {
-    {"sqlite", "sqlite", ROLE_SOURCE, "libsqlite3"},
-    {"postgresql", "postgres", ROLE_SOURCE, "libpq"},
-    {"postgres", "postgres", ROLE_SOURCE, "libpq"},
-    {"kafka", "kafka", ROLE_SINK, "librdkafka"},
-};
 
 struct loaded {
     char name[NAME_MAX_LEN + 1];
@@ -53,18 +34,9 @@ static struct loaded loaded[MODULES_MAX];
 static size_t n_loaded;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct known *known_find(const char *scheme)
-{
-    for (size_t i = 0; i < sizeof(known_schemes) / sizeof(known_schemes[0]); i++) {
-        if (strcmp(known_schemes[i].scheme, scheme) == 0)
-            return &known_schemes[i];
-    }
-    return NULL;
-}
-
 const char *outrider__builtin_sink(size_t i)
 {
-    return i < sizeof(builtin_sinks) / sizeof(builtin_sinks[0]) ? builtin_sinks[i]->scheme : NULL;
+    return outrider__builtin_sinks[i] != NULL ? outrider__builtin_sinks[i]->scheme : NULL;
 }
 
 /* The directories to look in, in order. */
@@ -212,11 +184,12 @@ static int load(const char *name, const struct module **ret_module, struct outri
     return r;
 }
 
+/* A module that this source tree does not know has the name of its scheme. */
 static int module_of(const char *scheme, const struct module **ret_module,
                      struct outrider_error *err)
 {
-    const struct known *k = known_find(scheme);
-    return load(k ? k->module : scheme, ret_module, err);
+    const struct adapter_entry *e = outrider__adapter_find(scheme);
+    return load(e != NULL ? e->adapter->name : scheme, ret_module, err);
 }
 
 struct names {
@@ -283,31 +256,40 @@ struct scheme_list {
     size_t len;
 };
 
-static void add_scheme(struct scheme_list *l, const char *scheme)
+static void add_scheme(struct scheme_list *l, struct bytes scheme)
 {
     if (l->len < sizeof(l->text))
-        l->len += (size_t)snprintf(l->text + l->len, sizeof(l->text) - l->len,
-                                   "%s%s:", l->len ? ", " : "", scheme);
+        l->len += (size_t)snprintf(l->text + l->len, sizeof(l->text) - l->len, "%s%.*s",
+                                   l->len ? ", " : "", (int)scheme.len, scheme.data);
 }
 
-static void add_module_scheme(void *ctx, const char *name, const struct module *module,
-                              const struct outrider_error *why)
+static bool has_role(const struct adapter *a, enum role role)
 {
-    struct scheme_list *l = ctx;
-    (void)name;
-    (void)why;
-    if (module && (l->role == ROLE_SOURCE ? module->source != NULL : module->sink != NULL))
-        add_scheme(l, module->scheme);
+    return role == ROLE_SOURCE ? a->is_source : a->is_sink;
+}
+
+/* Whether some directory has the module's file; nothing is loaded. */
+static bool is_installed(const struct adapter *a)
+{
+    struct dirs *d = module_dirs();
+    bool found = false;
+    for (size_t i = 0; d && i < d->n && !found; i++) {
+        char path[PATH_MAX + NAME_MAX_LEN + 8];
+        snprintf(path, sizeof(path), "%s/%s.so", d->path[i], a->name);
+        found = access(path, F_OK) == 0;
+    }
+    free(d);
+    return found;
 }
 
 static void list_schemes(struct scheme_list *l)
 {
-    const char *scheme;
-    for (size_t i = 0; l->role == ROLE_SINK && (scheme = outrider__builtin_sink(i)); i++)
-        add_scheme(l, scheme);
-    outrider__modules_each(add_module_scheme, l);
+    for (const struct adapter_entry *e = outrider__adapters; e->adapter != NULL; e++)
+        if (has_role(e->adapter, l->role) &&
+            (e->adapter->library == NULL || is_installed(e->adapter)))
+            add_scheme(l, adapter_scheme(e->adapter));
     if (l->len == 0)
-        snprintf(l->text, sizeof(l->text), "none that could be found");
+        snprintf(l->text, sizeof(l->text), "none");
 }
 
 static const char *role_name(enum role role)
@@ -315,37 +297,36 @@ static const char *role_name(enum role role)
     return role == ROLE_SOURCE ? "source" : "sink";
 }
 
-/* Whether the scheme is served, but the other way round. */
-static bool is_other_role(const char *scheme, enum role role, const struct module *m)
+/* The adapter is one of this source tree, but its module is not there. */
+static int fail_missing(const char *scheme, const struct scheme_list *l,
+                        const struct adapter_entry *e, struct outrider_error *err)
 {
-    const char *sink;
-    if (m)
-        return role == ROLE_SOURCE ? m->source == NULL : m->sink == NULL;
-    for (size_t i = 0; role == ROLE_SOURCE && (sink = outrider__builtin_sink(i)); i++) {
-        if (strcmp(sink, scheme) == 0)
-            return true;
-    }
-    return false;
+    if (!e->is_built)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "no %s for '%s:': this outrider was built without %s; there are %s",
+                              role_name(l->role), scheme, e->adapter->library, l->text);
+    return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                          "no %s for '%s:': its module %s.so is neither beside the program nor in "
+                          "%s; there are %s",
+                          role_name(l->role), scheme, e->adapter->name, OUTRIDER_MODULE_DIR,
+                          l->text);
 }
 
 static int not_found(const char *scheme, enum role role, const struct module *m,
                      struct outrider_error *err)
 {
     struct scheme_list l = {.role = role};
-    const struct known *k = known_find(scheme);
+    const struct adapter_entry *e = outrider__adapter_find(scheme);
+    const struct adapter *a = m != NULL ? m->adapter : e != NULL ? e->adapter : NULL;
     list_schemes(&l);
-    if (is_other_role(scheme, role, m) || (k && k->role != role))
+    if (a != NULL && !has_role(a, role))
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "%s: is a %s, not a %s; a %s here is one of: %s", scheme,
-                              role_name(role ^ 3), role_name(role), role_name(role), l.text);
-    if (k)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "this build has no adapter for %s: (install outrider-%s, or build "
-                              "where %s and its headers are found); a %s here is one of: %s",
-                              scheme, k->module, k->library, role_name(role), l.text);
+                              "'%s:' is a %s, not a %s; there are %s", scheme, role_name(role ^ 3),
+                              role_name(role), l.text);
+    if (e != NULL)
+        return fail_missing(scheme, &l, e, err);
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                          "there is no adapter for '%.32s:'; a %s here is one of: %s", scheme,
-                          role_name(role), l.text);
+                          "no %s for '%.32s:'; there are %s", role_name(role), scheme, l.text);
 }
 
 int outrider__source_find(const char *scheme, const struct source_ops **ret_ops,
@@ -376,9 +357,9 @@ int outrider__sink_find(const char *scheme, const struct sink_ops **ret_ops,
                         struct outrider_error *err)
 {
     const struct module *m;
-    for (size_t i = 0; i < sizeof(builtin_sinks) / sizeof(builtin_sinks[0]); i++) {
-        if (strcmp(builtin_sinks[i]->scheme, scheme) == 0) {
-            *ret_ops = builtin_sinks[i];
+    for (size_t i = 0; outrider__builtin_sinks[i] != NULL; i++) {
+        if (strcmp(outrider__builtin_sinks[i]->scheme, scheme) == 0) {
+            *ret_ops = outrider__builtin_sinks[i];
             return 0;
         }
     }

@@ -2,8 +2,8 @@
 /*
  * Which adapter serves a URL's scheme: built in, or loaded from the module
  * directories (OUTRIDER_MODULE_PATH; beside the program: modules/; installed:
- * ../lib/outrider and its multiarch form). An unknown scheme is an error that
- * lists what there is.
+ * ../lib/outrider and its multiarch form). A scheme that nobody serves is an error that
+ * lists those that are served; where only the module is missing, the error says why.
  *
  *  (1) A module stays loaded until the process ends: what it gave out stays valid.
  *  (2) Any thread may ask.

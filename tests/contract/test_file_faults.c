@@ -6,6 +6,7 @@
  */
 #include "contract/sink_contract.h"
 #include "sink/builtin.h"
+#include "sink/file/options.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -45,6 +46,15 @@ struct report {
     bool is_delivered;
 };
 
+static const struct adapter_place file_place[] = {{"file", 0}, {NULL, 0}};
+
+static void rotate_at(struct rig *r, int64_t size)
+{
+    r->config.places = file_place;
+    memcpy(r->config.own.bytes, &(struct file_options){.rotate_size = size},
+           sizeof(struct file_options));
+}
+
 /* Delivers EVENTS events in groups of 20, submitting again what was DOWN. */
 static int worker(const char *url, long rotate_size)
 {
@@ -52,7 +62,7 @@ static int worker(const char *url, long rotate_size)
     struct report report = {0};
     worker_url = url;
     rig_init(&r, &worker_fixture);
-    r.config.sink.rotate_size = rotate_size;
+    rotate_at(&r, rotate_size);
     if (rig_open(&r, NULL) < 0)
         return 1;
     for (int i = 0; i < EVENTS; i++)

@@ -2,6 +2,7 @@
 /* What the event log of `file:` promises beyond the contract of every sink. */
 #include "contract/sink_contract.h"
 #include "sink/builtin.h"
+#include "sink/file/options.h"
 #include "sink/file/reader.h"
 
 #include <dirent.h>
@@ -121,12 +122,21 @@ static void offsets_go_on_after_a_restart(void **state)
     rig_release(&r);
 }
 
+static const struct adapter_place file_place[] = {{"file", 0}, {NULL, 0}};
+
+static void rotate_at(struct rig *r, int64_t size)
+{
+    r->config.places = file_place;
+    memcpy(r->config.own.bytes, &(struct file_options){.rotate_size = size},
+           sizeof(struct file_options));
+}
+
 static void a_segment_ends_when_it_is_large_enough(void **state)
 {
     (void)state;
     struct rig r;
     rig_init(&r, &fixture);
-    r.config.sink.rotate_size = 1000;
+    rotate_at(&r, 1000);
     assert_int_equal(rig_open(&r, NULL), 0);
     for (int i = 0; i < 100; i++) {
         rig_deliver(&r, "t", "k", "{\"n\":1}");

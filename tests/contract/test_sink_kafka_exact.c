@@ -100,7 +100,6 @@ static void prepare(struct rig *r)
     r->config.ordered = true;
     r->config.source.max_payload = 1 << 20;
     r->config.source.max_headers = 1 << 16;
-    r->config.sink.progress_topic = "outrider.progress";
 }
 
 static void begin(struct rig *r)
@@ -257,7 +256,6 @@ static void a_sink_is_closed_while_it_opens_4(void **state)
     struct outrider_error err = {0};
     rig_init(&r, &fixture);
     r.config.ordered = true;
-    r.config.sink.progress_topic = "outrider.progress";
     r.identity = "shop/orders";
     assert_int_equal(rd_kafka_mock_broker_set_down(cluster, 1), 0);
     assert_int_equal(rig_open(&r, &err), 0);

@@ -158,16 +158,6 @@ static void numbers_and_durations_have_a_value_where_they_are_not_given(void **s
     outrider__args_release(&a);
 }
 
-static void distance_counts_single_changes(void **state)
-{
-    (void)state;
-    assert_int_equal(outrider__word_distance("relay", "relay"), 0);
-    assert_int_equal(outrider__word_distance("form", "from"), 1);
-    assert_int_equal(outrider__word_distance("stats", "status"), 1);
-    assert_int_equal(outrider__word_distance("", "abc"), 3);
-    assert_int_equal(outrider__word_distance("kitten", "sitting"), 3);
-}
-
 static void every_flag_belongs_to_a_command_and_has_a_text(void **state)
 {
     size_t n, m;
@@ -217,7 +207,6 @@ int main(void)
         cmocka_unit_test(wrong_lines_are_refused_with_what_is_wrong),
         cmocka_unit_test(a_time_is_a_date_or_a_duration_before_now),
         cmocka_unit_test(numbers_and_durations_have_a_value_where_they_are_not_given),
-        cmocka_unit_test(distance_counts_single_changes),
         cmocka_unit_test(every_flag_belongs_to_a_command_and_has_a_text),
         cmocka_unit_test(no_command_has_two_flags_of_one_name_or_one_id),
     };

@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "core/adapter.h"
 #include "core/option_value.h"
+#include "sink/file/options.h"
 
 struct fixture {
     struct arena arena;
@@ -149,7 +151,7 @@ static void examples_and_defaults_of_the_design_hold(void **state)
     assert_int_equal(f->config.source.batch, 1000);
     assert_int_equal(f->config.source.max_payload, 1 << 20);
     assert_int_equal(f->config.sink.send_timeout_us, 30000000);
-    assert_int_equal(f->config.sink.rotate_size, 64 << 20);
+    assert_int_equal(file_options(&f->config)->rotate_size, 64 << 20);
     assert_int_equal(f->config.retry.delays.n, 5);
     assert_int_equal(f->config.retry.delays.items[4], INT64_C(1800000000));
     assert_int_equal(f->config.retry.max_attempts, 6);

@@ -4,9 +4,10 @@
 #include "core/module.h"
 #include "postgres/postgres.h"
 
+extern const struct adapter outrider__adapter_postgres;
+
 OUTRIDER_MODULE = {
-    .name = "postgres",
-    .scheme = "postgresql",
+    .adapter = &outrider__adapter_postgres,
     .source = &outrider__source_postgres,
     .store = &outrider__store_postgres,
     .client_version = "libpq " PG_VERSION,

@@ -20,6 +20,7 @@
 #include "base/url.h"
 #include "core/config.h"
 #include "sink/file/flusher.h"
+#include "sink/file/options.h"
 #include "sink/file/topic.h"
 
 #include <errno.h>
@@ -333,7 +334,7 @@ static int file_open(struct sink *s, const struct pipeline_config *config, struc
     f->flusher = (struct flusher){.done_fd = -1};
     f->n_topics = f->n_wave = f->last = 0;
     f->clock = 0;
-    f->rotate_size = config->sink.rotate_size;
+    f->rotate_size = file_options(config)->rotate_size;
     outrider__strbuf_init(&f->lines, 16 * FILE_LINE_MAX);
     s->wants_headers = true;
     s->lane_depth = 0;

@@ -11,7 +11,7 @@
 #include <strings.h>
 
 #include "base/url.h"
-#include "core/options.h"
+#include "base/words.h"
 
 struct property {
     const char *name, *value;
@@ -143,9 +143,10 @@ static int set_theirs(rd_kafka_conf_t *conf, const char *name, const char *value
 static const char *find_property(const struct pipeline_config *c, const struct url *u,
                                  const char *name)
 {
-    for (size_t i = 0; i < c->sink.kafka.n; i++)
-        if (strcmp(c->sink.kafka.items[i].name, name) == 0)
-            return c->sink.kafka.items[i].value;
+    const struct string_map *given = &kafka_options(c)->properties;
+    for (size_t i = 0; i < given->n; i++)
+        if (strcmp(given->items[i].name, name) == 0)
+            return given->items[i].value;
     for (size_t i = 0; i < u->n_params; i++)
         if (bytes_eq_str(u->params[i].name, name))
             return u->params[i].value.data;
@@ -206,7 +207,7 @@ static int number_of(const char *name, const char *value, int *ret, struct outri
 
 static bool leaves_topics_to_broker(const struct pipeline_config *c)
 {
-    const struct string_map *m = &c->sink.create_topics;
+    const struct string_map *m = &kafka_options(c)->create_topics;
     return m->n == 1 && strcmp(m->items[0].name, "auto") == 0 &&
            strcmp(m->items[0].value, "true") == 0;
 }
@@ -214,7 +215,7 @@ static bool leaves_topics_to_broker(const struct pipeline_config *c)
 static int read_create(const struct pipeline_config *c, struct kafka_settings *s,
                        struct outrider_error *err)
 {
-    const struct string_map *m = &c->sink.create_topics;
+    const struct string_map *m = &kafka_options(c)->create_topics;
     s->new_partitions = m->n > 0 ? -1 : 0;
     s->new_replication = -1;
     for (size_t i = 0; i < m->n; i++) {
@@ -272,8 +273,9 @@ static int set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool 
                                                       : largest));
     if (set(conf, "message.max.bytes", text, err) < 0 || set_url(conf, c, arena, s, &u, err) < 0)
         return -1;
-    for (size_t i = 0; i < c->sink.kafka.n; i++)
-        if (set_theirs(conf, c->sink.kafka.items[i].name, c->sink.kafka.items[i].value, err) < 0)
+    const struct string_map *given = &kafka_options(c)->properties;
+    for (size_t i = 0; i < given->n; i++)
+        if (set_theirs(conf, given->items[i].name, given->items[i].value, err) < 0)
             return -1;
     for (size_t i = 0; i < COUNT(ours); i++)
         if (set(conf, ours[i].name, ours[i].value, err) < 0)

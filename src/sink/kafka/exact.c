@@ -73,7 +73,7 @@ void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text)
 static bool is_progress_denied(struct kafka_exact *x)
 {
     pthread_mutex_lock(&x->end->mutex);
-    bool is_denied = strcmp(x->end->denied, x->config->sink.progress_topic) == 0;
+    bool is_denied = strcmp(x->end->denied, kafka_options(x->config)->progress_topic) == 0;
     pthread_mutex_unlock(&x->end->mutex);
     return is_denied;
 }
@@ -99,7 +99,7 @@ int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, 
         outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
                        "exactly_once: allow this user Write on topic '%.249s', which holds the "
                        "progress: %s",
-                       x->config->sink.progress_topic, text);
+                       kafka_options(x->config)->progress_topic, text);
     else
         outrider__fail(err, v->result == SINK_STOP ? v->code : OUTRIDER_SINK_DOWN,
                        v->result == SINK_STOP ? OUTRIDER_STOP : OUTRIDER_RETRY,
@@ -305,7 +305,7 @@ static rd_kafka_resp_err_t write_progress(struct kafka_sink *k)
     int n = snprintf(value, sizeof value, "{\"no\":%llu,\"stamp\":\"%llu\"}",
                      (unsigned long long)x->next.no, (unsigned long long)x->next.stamp);
     return rd_kafka_producev(
-        x->rk, RD_KAFKA_V_TOPIC(k->config->sink.progress_topic), RD_KAFKA_V_PARTITION(0),
+        x->rk, RD_KAFKA_V_TOPIC(kafka_options(k->config)->progress_topic), RD_KAFKA_V_PARTITION(0),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(x->key, strlen(x->key)),
         RD_KAFKA_V_VALUE(value, (size_t)n), RD_KAFKA_V_OPAQUE(NULL), RD_KAFKA_V_END);
 }

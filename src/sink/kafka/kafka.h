@@ -34,6 +34,7 @@
 
 #include "core/config.h"
 #include "core/sink.h"
+#include "sink/kafka/options.h"
 
 #include <librdkafka/rdkafka.h>
 #include <pthread.h>

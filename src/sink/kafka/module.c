@@ -2,9 +2,10 @@
 #include "core/module.h"
 #include "sink/kafka/kafka.h"
 
+extern const struct adapter outrider__adapter_kafka;
+
 OUTRIDER_MODULE = {
-    .name = "kafka",
-    .scheme = "kafka",
+    .adapter = &outrider__adapter_kafka,
     .sink = &outrider__sink_kafka,
     .client_version = "librdkafka " OUTRIDER_RDKAFKA_VERSION,
 };

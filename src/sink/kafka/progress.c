@@ -66,7 +66,7 @@ static int wait_for(struct kafka_exact *x, rd_kafka_queue_t *queue, int timeout_
 
 static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outrider_error *err)
 {
-    const char *name = x->config->sink.progress_topic;
+    const char *name = kafka_options(x->config)->progress_topic;
     char why[256];
     rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(name, 1, x->replication, why, sizeof why);
     if (topic == NULL)
@@ -127,7 +127,7 @@ static int judge_policy(const rd_kafka_event_t *event, const char *name, struct 
 
 static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outrider_error *err)
 {
-    const char *name = x->config->sink.progress_topic;
+    const char *name = kafka_options(x->config)->progress_topic;
     rd_kafka_ConfigResource_t *resource =
         rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name);
     rd_kafka_event_t *event = NULL;
@@ -152,8 +152,8 @@ static rd_kafka_resp_err_t find_ends(struct kafka_exact *x, int64_t *ret_begin, 
     for (int waited = 0; code == RD_KAFKA_RESP_ERR__TIMED_OUT && waited < ANSWER_MS &&
                          !outrider__kafka_exact_is_closing(x);
          waited += ENDS_STEP_MS)
-        code = rd_kafka_query_watermark_offsets(x->rk, x->config->sink.progress_topic, 0, ret_begin,
-                                                ret_end, ENDS_STEP_MS);
+        code = rd_kafka_query_watermark_offsets(x->rk, kafka_options(x->config)->progress_topic, 0,
+                                                ret_begin, ret_end, ENDS_STEP_MS);
     return code;
 }
 
@@ -223,7 +223,7 @@ static int take(struct kafka_exact *x, const rd_kafka_message_t *m, struct commi
             err, OUTRIDER_HISTORY, OUTRIDER_STOP,
             "exactly_once: the record of '%.200s' at offset %lld of topic '%.100s' "
             "is none of ours; see who wrote it",
-            x->key, (long long)m->offset, x->config->sink.progress_topic);
+            x->key, (long long)m->offset, kafka_options(x->config)->progress_topic);
     return 0;
 }
 
@@ -261,7 +261,8 @@ int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret
     int64_t begin = 0, end = 0;
     if (prepare(x, &begin, &end, err) < 0 || new_reader(x, &rk, err) < 0)
         return -1;
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, x->config->sink.progress_topic, NULL);
+    rd_kafka_topic_t *topic =
+        rd_kafka_topic_new(rk, kafka_options(x->config)->progress_topic, NULL);
     int r = 0;
     if (end > begin) {
         /* By its number: asked for the beginning as such, librdkafka would look for it

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/failpoint.h"
+#include "postgres/options.h"
 #include "postgres/poll_status/status.h"
 
 #define PULSE_US 1000000
@@ -202,7 +203,7 @@ static int on_facts(void *ctx, PGresult **results, int n, struct outrider_error 
         return outrider__cdc_fail_published(s, err);
     if (outrider__cdc_check_facts(s, err) < 0)
         return -1;
-    if (s->config->source.slot_failover && s->cat.version < CDC_FAILOVER_SINCE)
+    if (postgres_options(s->config)->slot_failover && s->cat.version < CDC_FAILOVER_SINCE)
         outrider__pg_source_warn(s,
                                  "source.slot_failover needs PostgreSQL 17 or newer: slot %s is "
                                  "lost in a failover",
@@ -218,7 +219,7 @@ static int on_facts(void *ctx, PGresult **results, int n, struct outrider_error 
 static void read_names(struct pg_source *s, const PGresult *r)
 {
     struct cdc_source *c = cdc_of(s);
-    const char *wanted = s->config->source.publication;
+    const char *wanted = postgres_options(s->config)->publication;
     bool is_given = wanted != NULL && wanted[0] != '\0';
     (void)snprintf(c->slot, sizeof c->slot, "%s", outrider__pg_get_str(r, 0, 0));
     c->owns_slot = outrider__pg_get_bool(r, 0, 1);

@@ -21,6 +21,7 @@
 
 #include "base/failpoint.h"
 #include "postgres/cdc/cdc.h"
+#include "postgres/options.h"
 #include "postgres/poll_log/log.h"
 #include "postgres/poll_status/status.h"
 
@@ -224,7 +225,8 @@ static int make_slot(struct pg_source *s, struct outrider_error *err)
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot make the replication slot");
     const char *how = c->tables.is_mapped ? "USE_SNAPSHOT" : "EXPORT_SNAPSHOT";
-    if (!c->is_leaving && s->config->source.slot_failover && s->cat.version >= CDC_FAILOVER_SINCE)
+    if (!c->is_leaving && postgres_options(s->config)->slot_failover &&
+        s->cat.version >= CDC_FAILOVER_SINCE)
         how = c->tables.is_mapped ? "(SNAPSHOT 'use', FAILOVER true)"
                                   : "(SNAPSHOT 'export', FAILOVER true)";
     if (c->is_leaving)

@@ -12,6 +12,7 @@
 
 #include "base/failpoint.h"
 #include "postgres/cdc/cdc.h"
+#include "postgres/options.h"
 
 #define STATUS_MAX_US 5000000
 #define CONFIRM_PAUSE_US 100000 /* between confirmations that free log only */
@@ -297,7 +298,7 @@ int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct out
 static bool needs_failover(const struct pg_source *s)
 {
     const struct cdc_source *c = s->cdc;
-    return s->config->source.slot_failover && s->cat.version >= CDC_FAILOVER_SINCE &&
+    return postgres_options(s->config)->slot_failover && s->cat.version >= CDC_FAILOVER_SINCE &&
            c->facts.has_slot && !c->facts.has_failover && c->link.state == LINK_IDLE;
 }
 

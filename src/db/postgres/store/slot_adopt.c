@@ -18,6 +18,7 @@
 #include "postgres/table/table.h"
 #include "base/failpoint.h"
 #include "postgres/cdc/slot.h"
+#include "postgres/options.h"
 #include "postgres/store/slot_probe.h"
 
 #define SQL_CAP 16384
@@ -319,7 +320,7 @@ static int judge_publication(struct adoption_work *w, const PGresult *r, const c
 /* Contract (1). */
 static int choose_publication(struct adoption_work *w, struct outrider_error *err)
 {
-    const char *wanted = w->s->config->source.publication;
+    const char *wanted = postgres_options(w->s->config)->publication;
     struct strbuf sql;
     struct pg_args a;
     PGresult *r = NULL;

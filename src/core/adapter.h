@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known of an adapter (a database or a receiver) without loading the adapter: its
+ * name, the schemes that the adapter serves, and its options.
+ *
+ *  (1) Each adapter's directory has a file adapter.c with one such row. The file uses no
+ *      client library: the program links the rows of all adapters, so that the program
+ *      parses a file, explains every option and hides every secret also where a client
+ *      library is missing. The build collects the rows (cmake/OutriderAdapter.cmake).
+ *  (2) An adapter's options are rows of its own struct: `offset` counts from the
+ *      beginning of that struct. A pipeline's configuration holds one such struct of each
+ *      adapter (config_own() in core/config.h), used or not. Zero bytes are a valid
+ *      struct: a configuration that was made by hand has no other.
+ *  (3) The names of options are unique over core and all adapters, and stand in a section
+ *      that core has: "source." for a database, "sink." for a receiver.
+ */
+#ifndef CORE_ADAPTER_H
+#define CORE_ADAPTER_H
+
+#include "core/options.h"
+
+struct adapter {
+    const char *name;        /* also its module's: modules/NAME.so */
+    const char *schemes;     /* separated by spaces; the first one is shown to people */
+    bool is_source, is_sink; /* what the adapter serves */
+    bool needs_server;       /* false: the adapter works with files alone */
+    bool has_transactions;   /* a sink for exactly_once */
+    const char *example;     /* a URL, for help and messages */
+    const char *form;        /* of its URLs: "kafka://HOST:PORT" */
+    const char *library;     /* the client library; NULL: none, the adapter is built in */
+    const struct option *options;
+    size_t n_options;
+    size_t config_size; /* of the struct that the options are fields of */
+    /* Optional: what no single option can see; called where a URL names the adapter. */
+    int (*check)(const struct pipeline_config *c, struct outrider_error *err);
+};
+
+/* A row: OUTRIDER_ADAPTER(kafka) = {.name = "kafka", ...}; */
+#define OUTRIDER_ADAPTER(name)                            \
+    extern const struct adapter outrider__adapter_##name; \
+    const struct adapter outrider__adapter_##name
+
+/* One adapter of this source tree; is_built: this build has its module, or it is built in. */
+struct adapter_entry {
+    const struct adapter *adapter;
+    bool is_built;
+};
+
+/* All of them by name; the last one's adapter is NULL. Made by the build. */
+extern const struct adapter_entry outrider__adapters[];
+
+/* The scheme that is shown to people. */
+static inline struct bytes adapter_scheme(const struct adapter *a)
+{
+    return bytes_of(a->schemes, strcspn(a->schemes, " "));
+}
+
+/* The adapter that serves a scheme, or NULL. */
+const struct adapter_entry *outrider__adapter_find(const char *scheme);
+/* The adapter that serves a URL's scheme, or NULL. */
+const struct adapter_entry *outrider__adapter_of_url(const char *url);
+
+#endif
