@@ -2,6 +2,7 @@
 """Bad input: each has its message, its exit code, and does no harm."""
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 
@@ -93,22 +94,33 @@ class BadDatabase(harness.OutriderTest):
 class BadUrls(harness.OutriderTest):
     def test_an_unknown_scheme_lists_what_there_is(self):
         r = self.run_outrider("relay", "--from", self.url, "--to", "carrier-pigeon:x", code=2)
-        for text in ("carrier-pigeon", "file:", "stdout:", "null:"):
-            self.assertIn(text, r.err)
+        self.assertRegex(r.err, "no sink for 'carrier-pigeon:'; there are file, .*null, stdout$")
         r = self.run_outrider("status", "--db", "oracle:x", code=2)
-        self.assertIn("sqlite:", r.err)
+        self.assertRegex(r.err, "no source for 'oracle:'; there are .*sqlite$")
 
     def test_nobody_is_told_to_install_what_does_not_exist(self):
         for scheme in ("amqp", "nats", "redis", "mqtt"):
             r = self.run_outrider("relay", "--from", self.url, "--to", scheme + "://h/d", code=2)
-            self.assertIn(f"there is no adapter for '{scheme}:'; a sink here is one of: file:", r.err)
+            self.assertIn(f"no sink for '{scheme}:'; there are file", r.err)
             self.assertNotIn("install", r.err)
+
+    def test_a_module_that_is_not_there_is_named(self):
+        alone = shutil.copy(os.environ["OUTRIDER"], self.path("alone"))
+        r = subprocess.run([alone, "status", "--db", "sqlite:shop.db"], capture_output=True, text=True)
+        self.assertEqual(r.returncode, 2)
+        self.assertRegex(r.stderr, r"no source for 'sqlite:': its module sqlite.so is neither beside the program nor in /.*; there are none")
+
+    def test_options_of_an_adapter_are_known_where_the_adapter_is_missing(self):
+        alone = shutil.copy(os.environ["OUTRIDER"], self.path("alone"))
+        r = subprocess.run([alone, "help", "--render", "options"], capture_output=True, text=True, check=True)
+        for option in ("sink.kafka", "source.publication", "sink.rotate_size"):
+            self.assertIn(f"`{option}`", r.stdout)
 
     def test_a_sink_is_no_source_and_a_source_is_no_sink(self):
         r = self.run_outrider("status", "--db", "file:x", code=2)
-        self.assertIn("file: is a sink, not a source", r.err)
+        self.assertIn("'file:' is a sink, not a source; there are", r.err)
         r = self.run_outrider("relay", "--from", self.url, "--to", "sqlite:x", code=2)
-        self.assertIn("sqlite: is a source, not a sink", r.err)
+        self.assertIn("'sqlite:' is a source, not a sink; there are file", r.err)
 
     def test_no_url_at_all_says_what_one_looks_like(self):
         r = self.run_outrider("status", "--db", "shop.db", code=2)

@@ -144,6 +144,49 @@ static void no_two_options_share_a_field_or_a_name(void **state)
     }
 }
 
+static void every_row_of_an_adapter_is_in_the_table(void **state)
+{
+    size_t n, n_core, n_adapters = 0;
+    (void)state;
+    (void)outrider__options(&n);
+    (void)outrider__core_options(&n_core);
+    for (const struct adapter_entry *e = outrider__adapters; e->adapter != NULL; e++) {
+        n_adapters += e->adapter->n_options;
+        for (size_t i = 0; i < e->adapter->n_options; i++)
+            assert_non_null(outrider__option_find(bytes_str(e->adapter->options[i].name)));
+    }
+    assert_int_equal(n, n_core + n_adapters);
+}
+
+static void adapters_are_found_by_any_of_their_schemes(void **state)
+{
+    (void)state;
+    assert_string_equal(outrider__adapter_find("postgresql")->adapter->name, "postgres");
+    assert_string_equal(outrider__adapter_find("postgres")->adapter->name, "postgres");
+    assert_string_equal(outrider__adapter_of_url("file:events")->adapter->name, "file");
+    assert_null(outrider__adapter_find("amqp"));
+    assert_null(outrider__adapter_find(""));
+    assert_null(outrider__adapter_of_url(NULL));
+    for (const struct adapter_entry *e = outrider__adapters; e->adapter != NULL; e++) {
+        assert_true(e->adapter->is_source || e->adapter->is_sink);
+        assert_ptr_equal(outrider__adapter_of_url(e->adapter->example), e);
+        assert_ptr_equal(outrider__adapter_of_url(e->adapter->form), e);
+    }
+}
+
+static void a_copied_configuration_has_adapter_options_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    struct pipeline_config other = f->config;
+    must_set(f, "sink.rotate_size", "1MiB");
+    assert_int_equal(file_options(&f->config)->rotate_size, 1 << 20);
+    assert_int_equal(file_options(&other)->rotate_size, 64 << 20);
+    assert_true(outrider__config_differs(&f->config, &other,
+                                         outrider__option_find(BYTES_LIT("rotate_size"))));
+    other.places = NULL; /* made by hand */
+    assert_int_equal(file_options(&other)->rotate_size, 0);
+}
+
 static void examples_and_defaults_of_the_design_hold(void **state)
 {
     struct fixture *f = *state;
@@ -530,6 +573,9 @@ int main(void)
         T(every_default_is_a_value_that_the_option_takes),
         T(every_option_gives_back_what_was_set),
         T(no_two_options_share_a_field_or_a_name),
+        T(every_row_of_an_adapter_is_in_the_table),
+        T(adapters_are_found_by_any_of_their_schemes),
+        T(a_copied_configuration_has_adapter_options_of_its_own),
         T(examples_and_defaults_of_the_design_hold),
         T(wrong_values_are_refused_with_range_and_example),
         T(a_bad_url_is_refused_without_being_shown),
