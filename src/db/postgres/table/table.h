@@ -57,6 +57,16 @@ bool outrider__pg_table_has_states(const struct pg_catalog *cat,
  * missing; rights to create tables are needed only then. */
 void outrider__pg_companions_sql(const struct pg_catalog *cat, struct strbuf *sql);
 
+static inline bool table_has(const struct outbox_table *a, enum column_role role)
+{
+    return a->map.columns[role] != NULL;
+}
+
+static inline bool table_is_bytes(const struct outbox_table *a, enum column_role role)
+{
+    return table_has(a, role) && a->map.columns[role]->kind == KIND_BYTES;
+}
+
 /* SQL pieces. alias: of the table, with its dot, or "". */
 void outrider__pg_sql_ident(struct strbuf *sql, const char *name);
 void outrider__pg_sql_literal(struct strbuf *sql, const char *text);
@@ -87,6 +97,9 @@ void outrider__pg_sql_lane(struct strbuf *sql, const struct outbox_table *a, con
 /* The condition that a row is not settled, as far as the row itself says. */
 void outrider__pg_sql_unsettled(struct strbuf *sql, const struct outbox_table *a,
                                 const char *alias);
+/* The status column of table `o` says that state. */
+void outrider__pg_sql_is_state(struct strbuf *sql, const struct outbox_table *a,
+                               enum map_state state);
 /* " AND ...": mode cdc has not settled the row's transaction. pipeline: its name as SQL;
  * the table is `o`. */
 void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct outbox_table *a,
@@ -118,7 +131,7 @@ void outrider__pg_sql_cleanup(struct strbuf *sql, const struct outbox_table *a);
 struct pg_store;
 
 /*
- * table/store.c: what the store does for such tables, all that the
+ * what the store does for such tables, all that the
  * configuration names. The store is ready: connected, its catalogue read.
  */
 bool outrider__pg_store_has_states(const struct pg_store *s);
@@ -153,6 +166,14 @@ int outrider__pg_tables_columns(struct pg_store *s, size_t i, struct arena *aren
                                 struct outbox_table *ret_table, struct outrider_error *err);
 int outrider__pg_tables_load(struct pg_store *s, size_t i, struct arena *arena,
                              struct outbox_table *ret_table, struct outrider_error *err);
+/* Calls fn for each table of the configuration, until one fails. */
+typedef int pg_table_fn(struct pg_store *s, const struct outbox_table *a, void *ctx,
+                        struct outrider_error *err);
+int outrider__pg_tables_each(struct pg_store *s, pg_table_fn *fn, void *ctx,
+                             struct outrider_error *err);
+/* Runs the statement, and releases it. */
+int outrider__pg_tables_query(struct pg_store *s, struct strbuf *sql, const struct pg_args *args,
+                              const char *what, PGresult **ret_result, struct outrider_error *err);
 size_t outrider__pg_tables_count(const struct pg_store *s);
 
 #endif
