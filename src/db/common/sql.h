@@ -17,7 +17,7 @@
 #include "base/strbuf.h"
 
 /* A statement with all its words filled in is at most this long. */
-#define SQL_TEXT_CAP (256 * 1024)
+#define SQL_TEXT_CAP (2u << 20)
 
 struct sql_word {
     const char *name;  /* "outbox", without the @ signs */

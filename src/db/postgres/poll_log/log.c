@@ -65,7 +65,7 @@ static void log_append_any(struct strbuf *sql, const struct pg_source *s)
 {
     const struct log_source *l = s->layout_data;
     bool asks = s->config->ordered && !s->config->replay;
-    outrider__strbuf_appendf(sql, "(%s)", asks ? l->parked.sql[PARKED_ANY] : "SELECT false");
+    outrider__strbuf_appendf(sql, "(%s)", asks ? l->parked.text.sql[PARKED_ANY] : "SELECT false");
 }
 
 static void log_texts_init(struct log_texts *t, const struct pg_source *s)
