@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "app/hybrid.h"
+#include "common/op_queue.h"
 #include "common/outcome.h"
 #include "common/tally.h"
 #include "postgres/wire/conn.h"
@@ -72,7 +73,7 @@ struct hybrid_source {
     struct totals told, untold; /* told: in the statement that is under way */
     int64_t total_at_us, now_us;
     size_t n_out; /* events that the engine has */
-    struct source_op *first_done, **last_done;
+    struct op_queue ops;
 };
 
 static struct hybrid_source *source_of(struct source *s)
@@ -80,19 +81,11 @@ static struct hybrid_source *source_of(struct source *s)
     return (struct hybrid_source *)s;
 }
 
-static void done(struct hybrid_source *h, struct source_op *op)
-{
-    op->next = NULL;
-    *h->last_done = op;
-    h->last_done = &op->next;
-}
-
 static int hybrid_open(struct source *s, const struct pipeline_config *config, struct instant now,
                        struct outrider_error *err)
 {
     struct hybrid_source *h = source_of(s);
     h->hybrid = config->source_data;
-    h->last_done = &h->first_done;
     h->st_setup = (struct pg_statement){.sql = sql_setup, .what = "cannot set the session up"};
     h->st_settle = (struct pg_statement){
         .sql = sql_settle, .what = "cannot mark events as published", .purpose = PG_SETTLES};
@@ -161,9 +154,9 @@ static int fill(struct batch *b, const struct hybrid_event *he)
     return 0;
 }
 
-static int fetch(struct hybrid_source *h, struct source_op *op, struct outrider_error *err)
+static int fetch(struct hybrid_source *h, size_t slot, struct outrider_error *err)
 {
-    struct batch *b = op->batch;
+    struct batch *b = h->ops.slots[slot].op->batch;
     struct hybrid_event *he;
     int r = 0;
     while (r == 0 && !batch_is_full(b) && (he = outrider__hybrid_pop(&h->hybrid->queue)) != NULL) {
@@ -173,7 +166,7 @@ static int fetch(struct hybrid_source *h, struct source_op *op, struct outrider_
     }
     if (r < 0)
         return outrider__fail_nomem(err);
-    done(h, op);
+    op_queue_done(&h->ops, slot);
     return 0;
 }
 
@@ -277,18 +270,18 @@ static int tell_totals(struct hybrid_source *h, struct outrider_error *err)
 
 struct settling {
     struct hybrid_source *source;
-    struct source_op *op;
+    size_t slot; /* of the operation */
 };
 
 static int on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct settling *s = ctx;
     struct hybrid_source *h = s->source;
-    struct tally t = outrider__tally_all(s->op->batch);
+    struct tally t = outrider__tally_all(h->ops.slots[s->slot].op->batch);
     (void)results;
     (void)n;
     give_back(h, t);
-    done(h, s->op);
+    op_queue_done(&h->ops, s->slot);
     h->untold.delivered += t.delivered;
     h->untold.skipped += t.skipped;
     return tally_published(&t) > 0 ? tell_totals(h, err) : 0;
@@ -302,8 +295,9 @@ static void decide_rest(struct batch *b)
     b->n_settle = b->n;
 }
 
-static int settle(struct hybrid_source *h, struct source_op *op, struct outrider_error *err)
+static int settle(struct hybrid_source *h, size_t slot, struct outrider_error *err)
 {
+    const struct source_op *op = h->ops.slots[slot].op;
     struct batch *b = op->batch;
     bool deletes = h->hybrid->config.source.after_publish == AFTER_PUBLISH_DELETE;
     decide_rest(b);
@@ -312,7 +306,7 @@ static int settle(struct hybrid_source *h, struct source_op *op, struct outrider
     struct settling *s = outrider__arena_alloc(&b->arena, sizeof *s);
     if (s == NULL)
         return outrider__fail_nomem(err);
-    *s = (struct settling){h, op};
+    *s = (struct settling){h, slot};
     if (outrider__pg_request_begin(&h->conn, on_settled, s, err) < 0)
         return -1;
     if (deletes && published > 0) {
@@ -332,11 +326,14 @@ static int settle(struct hybrid_source *h, struct source_op *op, struct outrider
 static int hybrid_start(struct source *s, struct source_op *op, struct outrider_error *err)
 {
     struct hybrid_source *h = source_of(s);
+    size_t slot;
+    if (outrider__op_queue_add(&h->ops, op, h->hybrid->config.name, &slot, err) < 0)
+        return -1;
     if (op->kind == SOURCE_FETCH)
-        return fetch(h, op, err);
+        return fetch(h, slot, err);
     if (op->kind == SOURCE_SETTLE)
-        return settle(h, op, err);
-    done(h, op); /* there are no parked rows, and nothing to clean up */
+        return settle(h, slot, err);
+    op_queue_done(&h->ops, slot); /* there are no parked rows, and nothing to clean up */
     return 0;
 }
 
@@ -360,12 +357,8 @@ static int hybrid_poll(struct source *s, struct instant now, struct source_op **
     /* Emptied before the look, so that what is pushed meanwhile wakes us again. */
     (void)!read(h->hybrid->queue.wake_fd, &count, sizeof count);
     s->ready = outrider__hybrid_has_events(&h->hybrid->queue);
-    if (h->first_done != NULL) {
-        *ret_done = h->first_done;
-        h->first_done = h->first_done->next;
-        if (h->first_done == NULL)
-            h->last_done = &h->first_done;
-    }
+    size_t slot = outrider__op_queue_give(&h->ops, NULL, NULL);
+    *ret_done = slot != OP_QUEUE_NONE ? h->ops.slots[slot].op : NULL;
     return 0;
 }
 

@@ -130,12 +130,11 @@ struct source_op {
     int64_t now_wall_us;         /* the engine's clock: all but MARK and FETCH */
     uint64_t removed;            /* CLEANUP: rows removed */
     bool more;                   /* CLEANUP: there is more to remove right away */
-    bool may_be_passed;          /* the source's own: as source_op_may_be_passed() says */
     struct source_op *next;      /* the source's own queue */
 };
 
-/* Whether a FETCH finds the same before and after this operation (contract 4).
- * Looks at every event: sources ask when it is started, not whenever they poll. */
+/* Whether a FETCH finds the same before and after this operation (contract 4). This
+ * looks at every event: a source asks once, when the operation is started. */
 static inline bool source_op_may_be_passed(const struct source_op *op)
 {
     if (op->kind != SOURCE_SETTLE || op->batch->is_parked)

@@ -203,11 +203,12 @@ static void one_operation_too_many_is_not_taken_for_a_standby(void **state)
 {
     struct harness *h = *state;
     struct outrider_error err = {0};
-    struct source_op ops[PG_OPS_MAX + 1];
+    struct source_op ops[OP_QUEUE_MAX + 1];
     harness_activate(h);
-    for (int i = 0; i <= PG_OPS_MAX; i++) {
+    for (int i = 0; i <= OP_QUEUE_MAX; i++) {
         ops[i] = (struct source_op){.kind = SOURCE_MARK};
-        assert_int_equal(h->source->ops->start(h->source, &ops[i], &err), i < PG_OPS_MAX ? 0 : -1);
+        assert_int_equal(h->source->ops->start(h->source, &ops[i], &err),
+                         i < OP_QUEUE_MAX ? 0 : -1);
     }
     assert_int_equal(err.code, OUTRIDER_INVALID);
     assert_int_equal(err.disposition, OUTRIDER_STOP);

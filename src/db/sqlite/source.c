@@ -228,14 +228,8 @@ static int sqlite_start(struct source *base, struct source_op *op, struct outrid
     if (!base->active)
         return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is held by %s",
                               s->config->name, base->waiting_for);
-    op->next = NULL;
-    op->may_be_passed = source_op_may_be_passed(op);
-    if (s->last != NULL)
-        s->last->next = op;
-    else
-        s->first = op;
-    s->last = op;
-    return 0;
+    size_t slot;
+    return outrider__op_queue_add(&s->queue, op, s->config->name, &slot, err);
 }
 
 static enum step perform(struct sqlite_source *s, struct source_op *op, struct outrider_error *err)
@@ -259,34 +253,20 @@ static enum step perform(struct sqlite_source *s, struct source_op *op, struct o
     return (enum step)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }
 
-/* Takes op, which follows `before` (NULL: it is the first), out of the queue. */
-static void finish(struct sqlite_source *s, struct source_op *before, struct source_op *op,
-                   struct instant now)
+/* Works on the operation in that slot, and gives it back if it comes to its end. */
+static enum step perform_slot(struct sqlite_source *s, size_t slot, struct instant now,
+                              struct source_op **ret_done, struct outrider_error *err)
 {
-    if (before == NULL)
-        s->first = op->next;
-    else
-        before->next = op->next;
-    if (s->last == op)
-        s->last = before;
-    op->next = NULL;
+    struct source_op *op = s->queue.slots[slot].op;
+    enum step step = perform(s, op, err);
+    if (step != STEP_DONE)
+        return step;
+    op_queue_done(&s->queue, slot);
+    (void)outrider__op_queue_give(&s->queue, NULL, NULL);
     if (op->kind == SOURCE_FETCH && op->batch->n > 0)
         outrider__sqlite_watch_kick(s, now);
-}
-
-/* A fetch needs no writer's lock: it passes settles that wait for one. */
-static struct source_op *fetch_behind_settles(const struct sqlite_source *s,
-                                              struct source_op **ret_before)
-{
-    struct source_op *op = s->first;
-    while (op->next != NULL && op->may_be_passed) {
-        if (op->next->kind == SOURCE_FETCH) {
-            *ret_before = op;
-            return op->next;
-        }
-        op = op->next;
-    }
-    return NULL;
+    *ret_done = op;
+    return STEP_DONE;
 }
 
 static int64_t busy_pause_us(const struct sqlite_source *s, struct instant now)
@@ -318,29 +298,22 @@ static int advance_behind(struct sqlite_source *s, struct instant now, struct so
     if (now.mono_us - s->busy_since_us >= (limit > 0 ? limit : TAKE_OVER_TIMEOUT_US))
         return -1;
     s->base.wake_us = now.mono_us + busy_pause_us(s, now);
-    struct source_op *before, *op = fetch_behind_settles(s, &before);
-    if (op == NULL)
-        return s->first->may_be_passed ? watch_meanwhile(s, now, err) : 0;
-    enum step step = perform(s, op, err);
-    if (step == STEP_DONE) {
-        finish(s, before, op, now);
-        *ret_done = op;
-    }
-    return step == STEP_FAILED ? -1 : 0;
+    /* A fetch needs no writer's lock: it passes settles that wait for one. */
+    size_t passing = outrider__op_queue_passing(&s->queue);
+    if (passing == OP_QUEUE_NONE)
+        return s->queue.slots[s->queue.first].may_be_passed ? watch_meanwhile(s, now, err) : 0;
+    return perform_slot(s, passing, now, ret_done, err) == STEP_FAILED ? -1 : 0;
 }
 
 static int advance(struct sqlite_source *s, struct instant now, struct source_op **ret_done,
                    struct outrider_error *err)
 {
-    struct source_op *op = s->first;
-    enum step step = perform(s, op, err);
+    enum step step = perform_slot(s, s->queue.first, now, ret_done, err);
     if (step == STEP_BUSY)
         return advance_behind(s, now, ret_done, err);
     if (step == STEP_FAILED)
         return -1;
     s->busy_since_us = 0;
-    finish(s, NULL, op, now);
-    *ret_done = op;
     return 0;
 }
 
@@ -357,7 +330,7 @@ static int sqlite_poll(struct source *base, struct instant now, struct source_op
         if (!base->active)
             return 0;
     }
-    if (s->first != NULL)
+    if (s->queue.n > 0)
         return advance(s, now, ret_done, err);
     return outrider__sqlite_watch_poll(s, now, err);
 }
@@ -384,7 +357,7 @@ static void sqlite_close(struct source *base)
     outrider__strbuf_release(&s->read_id);
     free(s->path);
     s->path = NULL;
-    s->first = s->last = NULL;
+    s->queue = (struct op_queue){0};
     s->config = NULL;
 }
 

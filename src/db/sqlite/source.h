@@ -18,6 +18,7 @@
 #ifndef SQLITE_SOURCE_H
 #define SQLITE_SOURCE_H
 
+#include "common/op_queue.h"
 #include "conn.h"
 #include "core/source.h"
 
@@ -80,8 +81,8 @@ struct sqlite_source {
     int64_t mark;        /* -1: none */
     struct row_clock clock;
 
-    struct source_op *first, *last; /* operations under way */
-    int64_t busy_since_us;          /* the first of them waits for a lock; 0: it does not */
+    struct op_queue queue;
+    int64_t busy_since_us; /* the oldest operation waits for a lock; 0: it does not */
 
     int inotify_fd, wal_watch, dir_watch;
     int64_t kicked_us;   /* monotonic: the last notification */

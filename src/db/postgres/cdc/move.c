@@ -469,7 +469,7 @@ int outrider__cdc_polling_tick(struct pg_source *s, struct outrider_error *err)
     if (c->phase == CDC_POLLING && !c->has_given_up && advance_maker(s, err) < 0)
         return -1;
     size_t own = c->mark_op != NULL;
-    if (c->phase == CDC_STOPPING && s->n_live == 0 && s->n_ops == own && s->conn.n_requests == 0)
+    if (c->phase == CDC_STOPPING && s->n_live == 0 && s->queue.n == own && s->conn.n_requests == 0)
         return c->tables.is_mapped ? begin_snapshot(s, err) : save_cdc(s, err);
     if (c->poller->tick(s, s->now, err) < 0)
         return -1;
@@ -538,7 +538,7 @@ int outrider__cdc_leaving_tick(struct pg_source *s, struct outrider_error *err)
         return 0;
     if (c->making == MAKER_DONE) {
         if (c->is_stopped && !c->has_held && c->fetch_op == NULL && s->n_live == 0 &&
-            s->n_ops == 0 && s->conn.n_requests == 0)
+            s->queue.n == 0 && s->conn.n_requests == 0)
             return save_leaving(s, err);
         return 0;
     }

@@ -16,9 +16,14 @@ void outrider__pg_durable_init(struct pg_durable *d)
         .st = {.sql = sql_flushed, .what = "cannot read the position of standbys"}};
 }
 
+static const struct op_slot *slot_of(const struct pg_source *s, const struct pg_op *op)
+{
+    return &s->queue.slots[op - s->ops];
+}
+
 static bool must_wait(const struct pg_source *s, const struct pg_op *op)
 {
-    if (s->config->source.durable != DURABLE_STANDBY || !op->is_done)
+    if (s->config->source.durable != DURABLE_STANDBY || !slot_of(s, op)->is_done)
         return false;
     switch (op->op->kind) {
     case SOURCE_FETCH:
@@ -38,12 +43,12 @@ bool outrider__pg_is_durable(const struct pg_source *s, const struct pg_op *op)
 
 static bool does_wait(const struct pg_source *s, const struct pg_op *op)
 {
-    return !op->is_given && !outrider__pg_is_durable(s, op);
+    return !slot_of(s, op)->is_given && !outrider__pg_is_durable(s, op);
 }
 
 static struct pg_op *op_at(struct pg_source *s, size_t i)
 {
-    return &s->ops[(s->first_op + i) % PG_OPS_MAX];
+    return &s->ops[op_queue_slot(&s->queue, i)];
 }
 
 static int on_flushed(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -56,7 +61,7 @@ static int on_flushed(void *ctx, PGresult **results, int n, struct outrider_erro
     d->is_asking = false;
     d->ask_us = s->now.mono_us + PAUSE_US;
     d->standby_lsn = (uint64_t)outrider__pg_get_int(results[0], 0, 1, 0);
-    for (size_t i = 0; i < s->n_ops; i++) {
+    for (size_t i = 0; i < s->queue.n; i++) {
         struct pg_op *op = op_at(s, i);
         if (op->is_asked && op->flushed_lsn == 0)
             op->flushed_lsn = flushed;
@@ -79,7 +84,7 @@ int outrider__pg_durable_tick(struct pg_source *s, int64_t *ret_wake_us, struct 
 {
     struct pg_durable *d = &s->durable;
     bool any = false;
-    for (size_t i = 0; i < s->n_ops; i++)
+    for (size_t i = 0; i < s->queue.n; i++)
         any |= does_wait(s, op_at(s, i));
     *ret_wake_us = CLOCK_NEVER;
     if (!any) {
@@ -95,7 +100,7 @@ int outrider__pg_durable_tick(struct pg_source *s, int64_t *ret_wake_us, struct 
     *ret_wake_us = d->ask_us;
     if (s->now.mono_us < d->ask_us)
         return 0;
-    for (size_t i = 0; i < s->n_ops; i++)
+    for (size_t i = 0; i < s->queue.n; i++)
         op_at(s, i)->is_asked |= does_wait(s, op_at(s, i));
     d->is_asking = true;
     *ret_wake_us = CLOCK_NEVER;

@@ -183,8 +183,8 @@ static int start_op(struct pg_source *s, struct pg_op *slot, struct outrider_err
 /* What came while the layout was changing. */
 static int start_held(struct pg_source *s, struct outrider_error *err)
 {
-    for (size_t i = 0; i < s->n_ops; i++) {
-        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
+    for (size_t i = 0; i < s->queue.n; i++) {
+        struct pg_op *slot = &s->ops[op_queue_slot(&s->queue, i)];
         if (!slot->is_held)
             continue;
         slot->is_held = false;
@@ -249,15 +249,11 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     if (!base->active)
         return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY, "pipeline '%s' is not active",
                               s->config->name);
-    if (s->n_ops == PG_OPS_MAX)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
-                              "pipeline '%s' has %d operations of its source under way, and the "
-                              "source takes no more: this is an error of the program",
-                              s->config->name, PG_OPS_MAX);
-    struct pg_op *slot = &s->ops[(s->first_op + s->n_ops) % PG_OPS_MAX];
-    op->may_be_passed = source_op_may_be_passed(op);
+    size_t i;
+    if (outrider__op_queue_add(&s->queue, op, s->config->name, &i, err) < 0)
+        return -1;
+    struct pg_op *slot = &s->ops[i];
     *slot = (struct pg_op){.source = s, .op = op};
-    s->n_ops++;
     slot->is_held = s->phase != PHASE_ACTIVE;
     if (slot->is_held)
         return 0;
@@ -265,32 +261,18 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     return start_op(s, slot, err);
 }
 
-/* The first operation that may be given back; a fetch passes settles. */
-static struct pg_op *find_done(struct pg_source *s)
+static bool pg_may_give(const void *ctx, size_t slot)
 {
-    for (size_t i = 0; i < s->n_ops; i++) {
-        struct pg_op *slot = &s->ops[(s->first_op + i) % PG_OPS_MAX];
-        if (slot->is_given)
-            continue;
-        bool is_done = slot->is_done && outrider__pg_is_durable(s, slot);
-        if (is_done && (i == 0 || slot->op->kind == SOURCE_FETCH))
-            return slot;
-        if (slot->is_held || !slot->op->may_be_passed)
-            return NULL;
-    }
-    return NULL;
+    const struct pg_source *s = ctx;
+    return outrider__pg_is_durable(s, &s->ops[slot]);
 }
 
 static struct source_op *take_done(struct pg_source *s)
 {
-    struct pg_op *slot = find_done(s);
-    if (slot == NULL)
+    size_t i = outrider__op_queue_give(&s->queue, pg_may_give, s);
+    if (i == OP_QUEUE_NONE)
         return NULL;
-    slot->is_given = true;
-    while (s->n_ops > 0 && s->ops[s->first_op].is_given) {
-        s->first_op = (s->first_op + 1) % PG_OPS_MAX;
-        s->n_ops--;
-    }
+    struct pg_op *slot = &s->ops[i];
     if (slot->op->kind == SOURCE_SETTLE ||
         (slot->op->kind == SOURCE_INTENT && slot->op->batch != NULL))
         s->n_live -= !slot->op->batch->is_parked;
@@ -348,7 +330,7 @@ static void pg_close(struct source *base)
     outrider__pg_guard_release(&s->guard);
     free(s->companions_sql);
     s->companions_sql = NULL;
-    s->n_ops = 0;
+    s->queue = (struct op_queue){0};
 }
 
 const struct source_ops outrider__source_postgres = {

@@ -16,6 +16,7 @@
 #include "postgres/wire/catalog.h"
 #include "postgres/shared/columns.h"
 #include "postgres/wire/conn.h"
+#include "common/op_queue.h"
 #include "core/config.h"
 #include "core/source.h"
 #include "postgres/shared/durable.h"
@@ -26,15 +27,11 @@
 #include "postgres/wire/pooler.h"
 #include "postgres/shared/upkeep.h"
 
-#define PG_OPS_MAX 32
-
 struct pg_source;
 
 struct pg_op {
     struct pg_source *source;
     struct source_op *op;
-    bool is_done;
-    bool is_given;       /* back to the engine, ahead of settles that are under way */
     bool is_held;        /* came while the layout was changing: started when it is active again */
     bool changes_parked; /* a settle that writes parked rows: the next due time is read again */
     size_t table;        /* a clean-up of several tables: the one that is next */
@@ -104,10 +101,10 @@ struct pg_source {
     size_t n_live;  /* batches of new events that were read and are not settled */
     bool must_mark; /* the layout before was given a mark, and has not reached it */
     struct pg_statement st_catalog, st_companions;
-    char *companions_sql;         /* owned; where they had to be made */
-    struct pg_op ops[PG_OPS_MAX]; /* a ring */
-    size_t first_op, n_ops;
-    int64_t started_us; /* of connecting */
+    char *companions_sql; /* owned; where they had to be made */
+    struct op_queue queue;
+    struct pg_op ops[OP_QUEUE_MAX]; /* by slot of the queue */
+    int64_t started_us;             /* of connecting */
 };
 
 static inline struct pg_source *pg_source_of(struct source *s)
@@ -118,7 +115,7 @@ static inline struct pg_source *pg_source_of(struct source *s)
 /* Also of a batch that is not given to the engine yet, because a standby lacks it. */
 static inline void pg_op_done(struct pg_op *op)
 {
-    op->is_done = true;
+    op_queue_done(&op->source->queue, (size_t)(op - op->source->ops));
     op->source->n_live += op->op->kind == SOURCE_FETCH && op->op->batch->n > 0;
 }
 
