@@ -37,22 +37,16 @@ void outrider__kafka_create_again(struct kafka_sink *k)
                 outrider__kafka_create_begin(k, t);
 }
 
-/* All that waits fails; the next try asks again. */
-static void refuse(struct kafka_sink *k, struct kafka_topic *t, enum sink_result result,
-                   rd_kafka_resp_err_t code, const char *text)
+/* Fails all messages that wait for the topic; the next try asks for the topic again. */
+static void create_refuse(struct kafka_sink *k, struct kafka_topic *t, enum sink_result result,
+                          rd_kafka_resp_err_t code, const char *text)
 {
     struct outrider_error why;
-    struct kafka_record *r;
     outrider__fail(&why, OUTRIDER_NOT_FOUND, OUTRIDER_RETRY,
                    "topic '%.249s' is missing and cannot be created: %s", t->name, text);
     outrider__error_origin(&why, rd_kafka_err2name(code));
     t->making = MAKE_NOT;
-    while ((r = kafka_pop(&t->waiting)) != NULL) {
-        bool is_broken = r->lane != NULL && r->lane->is_broken;
-        outrider__kafka_judge(k, r, is_broken ? SINK_UNTRIED : result, &why);
-        if (r->lane != NULL)
-            r->lane->is_broken = true;
-    }
+    outrider__order_refuse_waiting(&k->order, &t->group, result, &why);
 }
 
 void outrider__kafka_create_done(struct kafka_sink *k, rd_kafka_event_t *event)
@@ -64,7 +58,7 @@ void outrider__kafka_create_done(struct kafka_sink *k, rd_kafka_event_t *event)
     size_t n = 0;
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
         /* No answer at all: not the event's fault. */
-        refuse(k, t, SINK_UNTRIED, code, text);
+        create_refuse(k, t, SINK_UNTRIED, code, text);
         return;
     }
     const rd_kafka_topic_result_t **topics = rd_kafka_CreateTopics_result_topics(result, &n);
@@ -75,9 +69,9 @@ void outrider__kafka_create_done(struct kafka_sink *k, rd_kafka_event_t *event)
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS &&
         code != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&
         code != RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED) {
-        refuse(k, t, SINK_RETRY, code, text != NULL ? text : rd_kafka_err2str(code));
+        create_refuse(k, t, SINK_RETRY, code, text != NULL ? text : rd_kafka_err2str(code));
         return;
     }
     t->making = MAKE_DONE;
-    outrider__kafka_topic_advance(k, t);
+    outrider__order_resume(&k->order, &t->group);
 }

@@ -199,7 +199,7 @@ static void leave_to_thread(struct kafka_end *e)
     pthread_mutex_unlock(&mutex);
 }
 
-void outrider__kafka_end(struct kafka_end *e, const struct kafka_session *s, bool has_commit)
+void outrider__kafka_end(struct kafka_end *e, const struct kafka_producer *s, bool has_commit)
 {
     int64_t deadline = outrider__clock_now().mono_us + CLOSE_US;
     e->rk = s->rk;

@@ -277,7 +277,7 @@ void outrider__kafka_exact_end(struct kafka_sink *k)
     x->has_thread = false;
 }
 
-void outrider__kafka_exact_close(struct kafka_sink *k, struct kafka_session *s)
+void outrider__kafka_exact_close(struct kafka_sink *k, struct kafka_producer *s)
 {
     struct kafka_exact *x = &k->exact;
     bool has_commit = x->job == JOB_COMMIT && (!x->is_done || x->result < 0);
@@ -342,7 +342,8 @@ void outrider__kafka_exact_abort(struct sink *s, struct instant now)
 {
     struct kafka_sink *k = kafka_of(s);
     k->now = now;
-    outrider__kafka_give_back(k);
+    k->order.now_us = now.mono_us;
+    outrider__order_give_back(&k->order);
     start_job(k, JOB_ABORT);
     s->wake_us = now.mono_us;
 }
@@ -403,7 +404,7 @@ int outrider__kafka_exact_poll(struct kafka_sink *k, struct outrider_error *err)
     if (is_done && result < 0 && err != NULL)
         *err = x->error;
     pthread_mutex_unlock(&x->mutex);
-    if (!is_done || (job == JOB_ABORT && result == 0 && k->n_records > 0)) {
+    if (!is_done || (job == JOB_ABORT && result == 0 && k->order.n_messages > 0)) {
         check_trouble(k);
         return 0;
     }

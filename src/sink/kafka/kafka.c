@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * kafka://host:port,...: an idempotent producer with acknowledgements of all
- * replicas in sync. How order is kept stands in sink/kafka.h.
+ * replicas in sync. sink/kafka/kafka.h says how order is kept.
  */
 #include "sink/kafka/kafka.h"
 
@@ -25,12 +25,14 @@ static int kafka_open(struct sink *s, const struct pipeline_config *config, stru
     if (outrider__kafka_conf(config, false, &conf, &k->settings, err) < 0)
         return -1;
     rd_kafka_conf_destroy(conf);
+    outrider__order_init(&k->order, s, &outrider__kafka_order_ops, k, k->settings.ordered);
+    k->order.is_atomic = s->identity != NULL;
     k->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (k->event_fd < 0)
         return outrider__fail_errno(err, errno, "cannot make an event descriptor");
     if (s->identity != NULL && outrider__kafka_exact_open(k, err) < 0)
         return -1;
-    if (outrider__kafka_session_open(k, &k->fast, false, err) < 0)
+    if (outrider__kafka_producer_open(k, &k->fast, false, err) < 0)
         return -1;
     if (s->identity != NULL && outrider__kafka_exact_start(k, err) < 0)
         return -1;
@@ -41,8 +43,9 @@ static int kafka_open(struct sink *s, const struct pipeline_config *config, stru
     return 0;
 }
 
-/* What can be seen to be wrong here; the error is DEAD. */
-static int check(const struct kafka_sink *k, const struct delivery *d, struct outrider_error *err)
+/* Finds what no broker would take; the error is DEAD. */
+static int kafka_check_delivery(const struct kafka_sink *k, const struct delivery *d,
+                                struct outrider_error *err)
 {
     size_t size = d->payload.len + d->key.len;
     if (!outrider__kafka_topic_is_valid(d->topic))
@@ -58,41 +61,28 @@ static int check(const struct kafka_sink *k, const struct delivery *d, struct ou
     return 0;
 }
 
-static bool has_room(const struct kafka_sink *k, const struct delivery *d)
+static bool kafka_has_room(const struct kafka_sink *k, const struct delivery *d)
 {
-    return k->n_records == 0 || (k->n_records < k->settings.max_records &&
-                                 k->n_bytes + d->payload.len + d->key.len <= k->settings.max_bytes);
+    const struct order *o = &k->order;
+    return o->n_messages == 0 ||
+           (o->n_messages < k->settings.max_records &&
+            o->n_bytes + d->payload.len + d->key.len <= k->settings.max_bytes);
 }
 
-static int take(struct kafka_sink *k, struct delivery *d)
+static int kafka_take(struct kafka_sink *k, struct delivery *d)
 {
     struct outrider_error why;
-    struct kafka_record *r = outrider__kafka_record_new(k, d);
-    if (r == NULL)
-        return -1;
-    if (check(k, d, &why) < 0) {
-        outrider__kafka_judge(k, r, SINK_DEAD, &why);
-        return 0;
-    }
+    if (kafka_check_delivery(k, d, &why) < 0)
+        return outrider__order_reject(&k->order, NULL, d, SINK_DEAD, &why);
     struct kafka_topic *t = outrider__kafka_topic_get(k, d->topic);
-    if (t != NULL) {
-        r->topic = t;
-        t->n++;
-    }
-    if (t != NULL && t->is_denied) {
-        outrider__kafka_explain(
-            outrider__kafka_verdict(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
-            RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, t->name, &why);
-        k->exact.n_verdicts++;
-        outrider__kafka_judge(k, r, SINK_RETRY, &why);
-        return 0;
-    }
-    if (t == NULL || outrider__kafka_lane_join(k, r) < 0) {
-        outrider__kafka_record_free(k, r);
+    if (t == NULL)
         return -1;
-    }
-    outrider__kafka_place(k, r);
-    return 0;
+    if (!t->is_denied)
+        return outrider__order_submit(&k->order, &t->group, d);
+    const rd_kafka_resp_err_t denied = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    outrider__kafka_explain(outrider__kafka_verdict(denied), denied, t->name, &why);
+    k->exact.n_verdicts++;
+    return outrider__order_reject(&k->order, &t->group, d, SINK_RETRY, &why);
 }
 
 static size_t kafka_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
@@ -102,10 +92,11 @@ static size_t kafka_submit(struct sink *s, struct delivery **d, size_t n, struct
     k->now = now;
     if (s->is_busy)
         return 0;
-    if (k->n_records == 0)
+    k->order.now_us = now.mono_us;
+    if (k->order.n_messages == 0)
         k->progress_us = now.mono_us;
-    while (taken < n && !k->fast.is_dying && k->overflow.head == NULL && has_room(k, d[taken]) &&
-           take(k, d[taken]) == 0)
+    while (taken < n && !k->fast.is_dying && !k->is_full && kafka_has_room(k, d[taken]) &&
+           kafka_take(k, d[taken]) == 0)
         taken++;
     return taken;
 }
@@ -117,24 +108,25 @@ static void kafka_flush(struct sink *s, struct instant now)
     (void)now;
 }
 
-static void take_reports(struct kafka_sink *k, struct kafka_session *s, rd_kafka_event_t *event)
+static void kafka_take_reports(struct kafka_sink *k, struct kafka_producer *s,
+                               rd_kafka_event_t *event)
 {
     const rd_kafka_message_t *m;
     while ((m = rd_kafka_event_message_next(event)) != NULL)
-        if (m->_private != NULL) /* else it is the progress: its commit knows */
+        if (m->_private != NULL) /* NULL: the record of progress, whose commit tells */
             outrider__kafka_returned(k, s, m->_private, m->err);
 }
 
-static int take_event(struct kafka_sink *k, struct kafka_session *s, rd_kafka_event_t *event,
-                      struct outrider_error *err)
+static int kafka_take_event(struct kafka_sink *k, struct kafka_producer *s, rd_kafka_event_t *event,
+                            struct outrider_error *err)
 {
     switch (rd_kafka_event_type(event)) {
     case RD_KAFKA_EVENT_DR:
-        take_reports(k, s, event);
+        kafka_take_reports(k, s, event);
         return 0;
     case RD_KAFKA_EVENT_ERROR: {
         bool is_fatal = rd_kafka_event_error_is_fatal(event) != 0;
-        return outrider__kafka_session_error(
+        return outrider__kafka_producer_error(
             k, s, is_fatal ? RD_KAFKA_RESP_ERR__FATAL : rd_kafka_event_error(event),
             rd_kafka_event_error_string(event), err);
     }
@@ -146,12 +138,12 @@ static int take_event(struct kafka_sink *k, struct kafka_session *s, rd_kafka_ev
     }
 }
 
-static int drain(struct kafka_sink *k, struct kafka_session *s, struct outrider_error *err)
+static int kafka_drain(struct kafka_sink *k, struct kafka_producer *s, struct outrider_error *err)
 {
     rd_kafka_event_t *event;
     int r = 0;
     while (s->rk != NULL && r == 0 && (event = rd_kafka_queue_poll(s->queue, 0)) != NULL) {
-        r = take_event(k, s, event, err);
+        r = kafka_take_event(k, s, event, err);
         rd_kafka_event_destroy(event);
     }
     return r;
@@ -162,15 +154,16 @@ static int kafka_poll(struct sink *s, struct instant now, struct outrider_error 
     struct kafka_sink *k = kafka_of(s);
     uint64_t count;
     k->now = now;
+    k->order.now_us = now.mono_us;
     s->wake_us = CLOCK_NEVER;
-    /* Emptied first: what comes meanwhile wakes us again. */
+    /* Emptied first: an event that comes meanwhile wakes us again. */
     while (read(k->event_fd, &count, sizeof count) < 0 && errno == EINTR)
         continue;
-    if (drain(k, &k->fast, err) < 0 || drain(k, &k->careful, err) < 0)
+    if (kafka_drain(k, &k->fast, err) < 0 || kafka_drain(k, &k->careful, err) < 0)
         return -1;
     (void)FAILPOINT("kafka.after_reports");
     outrider__kafka_advance(k);
-    if (outrider__kafka_sessions_check(k, err) < 0)
+    if (outrider__kafka_producers_check(k, err) < 0)
         return -1;
     return outrider__kafka_exact_poll(k, err);
 }
@@ -187,10 +180,11 @@ static void kafka_close(struct sink *s)
 {
     struct kafka_sink *k = kafka_of(s);
     outrider__kafka_exact_end(k);
-    outrider__kafka_session_close(k, &k->fast);
-    outrider__kafka_session_close(k, &k->careful);
+    outrider__kafka_producer_close(k, &k->fast);
+    outrider__kafka_producer_close(k, &k->careful);
     outrider__kafka_exact_release(k);
-    outrider__kafka_tables_free(k);
+    outrider__kafka_topics_free(k);
+    outrider__order_release(&k->order);
     outrider__kafka_settings_release(&k->settings);
     if (k->event_fd >= 0)
         close(k->event_fd);

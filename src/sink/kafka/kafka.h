@@ -1,39 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the Kafka sink share: kafka.c (the seam), kafka/flow.c
- * (records on their way), kafka/topic.c (topics and lanes), kafka/session.c
- * (producers), kafka/exact.c, kafka/progress.c and kafka/end.c (exactly once),
- * kafka/config.c, kafka/error.c, kafka/doctor.c.
+ * What the files of the Kafka sink share: kafka.c (the seam), kafka/flow.c (messages to
+ * a producer and back), kafka/topic.c (topics), kafka/producer.c (producers),
+ * kafka/exact.c, kafka/progress.c and kafka/end.c (exactly once), kafka/config.c,
+ * kafka/error.c, kafka/doctor.c.
  *
- * How order is kept. A broker rejects whole batches, and librdkafka goes on
- * behind a batch that was rejected: then what shared its batch would be
- * overtaken. So there are two producers:
+ * sink/common/order.h keeps the order of lanes; a group there is a topic. The broker
+ * rejects whole batches, and librdkafka goes on behind a rejected batch, so that later
+ * messages would overtake those of the batch. Therefore the sink has two producers:
  *
- *  - the fast one carries many records of a lane at once, and is set up so that
- *    any rejection ends it (enable.gapless.guarantee): nothing goes out behind
- *    the rejected batch. That holds only where the broker knows the producer's
- *    sequence in the partition, so a lane's second record waits for the first
- *    one's acknowledgement ("trust").
- *  - the careful one, made when it is first needed, serves topics in which
- *    something was rejected, for a while: one record of a lane at a time, few
- *    of the topic together, then more, until the culprit stands alone.
+ *  - The fast producer carries many messages of a lane at once. Any rejection ends the
+ *    fast producer (enable.gapless.guarantee), so that nothing goes out behind a rejected
+ *    batch. This holds only where the broker knows the producer's sequence in the
+ *    partition. So a lane's second message waits for the acknowledgement of the first;
+ *    then the lane is trusted, and may_follow() says yes.
+ *  - The careful producer carries the topics that are careful. The sink makes it on
+ *    first use.
  *
- * Exactly once there is only one, and what it carries becomes visible in a
- * transaction, or not at all: nothing has to wait for trust. A topic in which a
- * batch was rejected is sent one record at a time in the next transaction, so
- * that the culprit stands alone.
- *
- *  (1) A record is in one place: held in its lane, waiting in its topic, in a
- *      producer (n_out of lane, topic and session count it), or judged (in the
- *      list of verdicts that poll() tells).
- *  (2) A lane is broken once a record of it came back for another try: all its
- *      records still here come back too, and none is sent.
+ * With exactly_once there is one producer. Its messages become visible in a transaction
+ * together or not at all, so no lane has to wait for trust.
  */
 #ifndef SINK_KAFKA_H
 #define SINK_KAFKA_H
 
 #include "core/config.h"
 #include "core/sink.h"
+#include "sink/common/order.h"
 #include "sink/kafka/options.h"
 
 #include <librdkafka/rdkafka.h>
@@ -85,44 +77,12 @@ int outrider__kafka_check(const struct pipeline_config *c, struct outrider_error
 /* The property that was most likely meant, or NULL. */
 const char *outrider__kafka_nearest(const char *name, char *buffer, size_t size);
 
-struct kafka_topic;
-struct kafka_record;
-
-struct kafka_list {
-    struct kafka_record *head, *tail;
-};
-
-struct kafka_lane {
-    uint64_t hash;
-    struct kafka_lane *chain;
-    struct kafka_topic *topic;
-    size_t n;       /* records, wherever they are */
-    size_t n_out;   /* of them, in a producer */
-    bool is_broken; /* (2) above */
-    struct kafka_list held;
-};
-
-struct kafka_record {
-    struct delivery *d;
-    struct kafka_lane *lane; /* or NULL: order does not matter */
-    struct kafka_topic *topic;
-    struct kafka_record *next;
-    bool is_alone;           /* nothing else of its topic is in a producer */
-    enum sink_result result; /* verdicts only, as why */
-    struct outrider_error *why;
-};
-
-struct kafka_chunk {
-    struct kafka_chunk *next;
-    struct kafka_record records[512];
-};
-
-struct kafka_session {
+struct kafka_producer {
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue;
     bool is_careful;
-    bool is_exact; /* its records are in transactions */
-    bool is_dying; /* rejected something: ends when its last record is back */
+    bool is_exact; /* exactly once: its messages are in transactions */
+    bool is_dying; /* rejected something: ends when its last message is back */
     size_t n_out;
     int64_t down_since_us; /* all brokers away, or 0 */
     int64_t dying_since_us;
@@ -133,21 +93,15 @@ struct kafka_session {
 enum kafka_making { MAKE_NOT, MAKE_ASKED, MAKE_DONE };
 
 struct kafka_topic {
+    struct order_group group; /* must stay first: see topic_of() */
     struct kafka_topic *chain;
-    uint64_t hash;
     char *name;
-    bool is_careful;
-    bool is_denied;                /* exactly once: it failed the last transaction */
-    struct kafka_session *session; /* whose rkt it is, or NULL */
+    bool is_denied;                  /* exactly once: it failed the last transaction */
+    struct kafka_producer *producer; /* whose rkt it is, or NULL */
     rd_kafka_topic_t *rkt;
-    size_t n, n_out;           /* records; of them, in a producer */
-    size_t window;             /* careful: so many may be in the producer */
-    int64_t calm_us;           /* careful: back to the fast producer then */
-    enum kafka_making making;  /* create_topics */
-    struct kafka_list waiting; /* for the window, or for the topic to be made */
+    enum kafka_making making; /* create_topics */
 };
 
-#define KAFKA_BUCKETS 4096
 #define KAFKA_TOPIC_BUCKETS 256
 #define KAFKA_TOPICS_MAX 1024
 #define KAFKA_TRUST 16384
@@ -206,20 +160,15 @@ struct kafka_sink {
     const struct pipeline_config *config;
     struct kafka_settings settings;
     int event_fd;
-    struct kafka_session fast, careful;
+    struct kafka_producer fast, careful;
     struct kafka_exact exact;
     struct instant now;
 
-    struct kafka_lane *lanes[KAFKA_BUCKETS], *free_lanes;
+    struct order order;
     struct kafka_topic *topics[KAFKA_TOPIC_BUCKETS];
     size_t n_topics;
-    struct kafka_record *free_records;
-    struct kafka_chunk *chunks;
-    size_t n_records, n_bytes;
     int64_t progress_us; /* when something was last delivered, or began to wait */
-    struct kafka_list verdicts;
-    struct kafka_list overflow; /* librdkafka had no room, or there is no producer just now */
-    bool is_stuck;              /* the same, of a topic that is treated with care */
+    bool is_full;        /* the fast producer has no room, or there is none just now */
 };
 
 static inline struct kafka_sink *kafka_of(struct sink *s)
@@ -227,76 +176,43 @@ static inline struct kafka_sink *kafka_of(struct sink *s)
     return (struct kafka_sink *)s;
 }
 
-static inline void kafka_push(struct kafka_list *l, struct kafka_record *r)
+static inline struct kafka_topic *topic_of(struct order_group *g)
 {
-    r->next = NULL;
-    if (l->tail != NULL)
-        l->tail->next = r;
-    else
-        l->head = r;
-    l->tail = r;
-}
-
-static inline struct kafka_record *kafka_pop(struct kafka_list *l)
-{
-    struct kafka_record *r = l->head;
-    if (r != NULL) {
-        l->head = r->next;
-        if (l->head == NULL)
-            l->tail = NULL;
-        r->next = NULL;
-    }
-    return r;
+    return (struct kafka_topic *)g;
 }
 
 /* kafka/topic.c */
-struct kafka_record *outrider__kafka_record_new(struct kafka_sink *k, struct delivery *d);
-void outrider__kafka_record_free(struct kafka_sink *k, struct kafka_record *r);
 /* NULL: out of memory. */
 struct kafka_topic *outrider__kafka_topic_get(struct kafka_sink *k, struct bytes name);
 bool outrider__kafka_topic_is_valid(struct bytes name);
-/* The topic's handle in the session that serves it now; NULL: not to be had. */
+/* The topic's handle in the producer that serves it now; NULL: there is none just now. */
 rd_kafka_topic_t *outrider__kafka_topic_handle(struct kafka_sink *k, struct kafka_topic *t);
-void outrider__kafka_topics_forget(struct kafka_sink *k, const struct kafka_session *s);
-/* Sets r->lane, or leaves it NULL where order does not matter. */
-int outrider__kafka_lane_join(struct kafka_sink *k, struct kafka_record *r);
-void outrider__kafka_tables_free(struct kafka_sink *k);
+void outrider__kafka_topics_forget(struct kafka_sink *k, const struct kafka_producer *s);
+void outrider__kafka_topics_free(struct kafka_sink *k);
+/* Makes this topic the denied one; "" denies none. */
+void outrider__kafka_deny(struct kafka_sink *k, const char *topic);
 
-static inline bool kafka_is_trusted(const struct kafka_session *s, const struct kafka_lane *l)
-{
-    return s->is_exact || (s->trusted != NULL && s->trusted[l->hash % KAFKA_TRUST] == l->hash);
-}
-
-/* kafka/session.c */
-int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, bool careful,
-                                 struct outrider_error *err);
+/* kafka/producer.c */
+int outrider__kafka_producer_open(struct kafka_sink *k, struct kafka_producer *s, bool careful,
+                                  struct outrider_error *err);
 /* Ends the producer and everything in it; nothing of it is reported. One that has a
  * commit under way may end later, on a thread of its own (kafka/end.c). */
-void outrider__kafka_session_close(struct kafka_sink *k, struct kafka_session *s);
+void outrider__kafka_producer_close(struct kafka_sink *k, struct kafka_producer *s);
 /* Takes one kind of news: errors of the client as a whole. */
-int outrider__kafka_session_error(struct kafka_sink *k, struct kafka_session *s,
-                                  rd_kafka_resp_err_t error, const char *text,
-                                  struct outrider_error *err);
+int outrider__kafka_producer_error(struct kafka_sink *k, struct kafka_producer *s,
+                                   rd_kafka_resp_err_t error, const char *text,
+                                   struct outrider_error *err);
 /* Begins a new producer where one is at its end, says what is in the way, and
  * sets the time of the next look. */
-int outrider__kafka_sessions_check(struct kafka_sink *k, struct outrider_error *err);
+int outrider__kafka_producers_check(struct kafka_sink *k, struct outrider_error *err);
 
 /* kafka/flow.c */
-/* Where the record goes now: into a producer, or to wait. Never reports. */
-void outrider__kafka_place(struct kafka_sink *k, struct kafka_record *r);
-/* A record came back from its producer. */
-void outrider__kafka_returned(struct kafka_sink *k, struct kafka_session *s, struct kafka_record *r,
-                              rd_kafka_resp_err_t err);
-/* Tells the verdicts, and sends what may go now. */
+extern const struct order_ops outrider__kafka_order_ops;
+/* A message came back from its producer. */
+void outrider__kafka_returned(struct kafka_sink *k, struct kafka_producer *s,
+                              struct order_message *m, rd_kafka_resp_err_t err);
+/* Reports what is judged, and sends what may go now. */
 void outrider__kafka_advance(struct kafka_sink *k);
-void outrider__kafka_judge(struct kafka_sink *k, struct kafka_record *r, enum sink_result result,
-                           const struct outrider_error *why);
-void outrider__kafka_topic_advance(struct kafka_sink *k, struct kafka_topic *t);
-
-/* All that is not in a producer comes back untried. */
-void outrider__kafka_give_back(struct kafka_sink *k);
-/* What was denied before has had its verdict; from now on this topic is, or none (""). */
-void outrider__kafka_deny(struct kafka_sink *k, const char *topic);
 
 /* kafka/exact.c; the first five are calls of the pipeline's thread. */
 int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err);
@@ -307,7 +223,7 @@ int outrider__kafka_exact_start(struct kafka_sink *k, struct outrider_error *err
 int outrider__kafka_exact_poll(struct kafka_sink *k, struct outrider_error *err);
 /* Before the producer is closed, instead of destroying it, and after. */
 void outrider__kafka_exact_end(struct kafka_sink *k);
-void outrider__kafka_exact_close(struct kafka_sink *k, struct kafka_session *s);
+void outrider__kafka_exact_close(struct kafka_sink *k, struct kafka_producer *s);
 void outrider__kafka_exact_release(struct kafka_sink *k);
 void outrider__kafka_exact_seal(struct sink *s, struct commit_mark progress, struct instant now);
 void outrider__kafka_exact_commit(struct sink *s, struct instant now);
@@ -321,8 +237,8 @@ int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, 
 /* kafka/end.c */
 struct kafka_end *outrider__kafka_end_new(void);
 void outrider__kafka_end_free(struct kafka_end *e);
-/* Ends the session's producer, now or later, and frees e with it. */
-void outrider__kafka_end(struct kafka_end *e, const struct kafka_session *s, bool has_commit);
+/* Ends the producer, now or later, and frees e with it. */
+void outrider__kafka_end(struct kafka_end *e, const struct kafka_producer *s, bool has_commit);
 /* How many producers have been closed and not ended yet, in this process. */
 size_t outrider__kafka_endings(void);
 /* Fails where there are too many of them. */

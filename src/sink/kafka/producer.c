@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* No broker and no delivery for so long is told as an outage. */
+/* No broker and no delivery for this long is an outage. */
 #define TROUBLE_US 1000000
-/* A producer that is at its end waits so long for its last answers. */
+/* How long a producer that is at its end waits for its last answers. */
 #define DYING_US 10000000
-#define STUCK_US 20000
 
-int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, bool careful,
-                                 struct outrider_error *err)
+int outrider__kafka_producer_open(struct kafka_sink *k, struct kafka_producer *s, bool careful,
+                                  struct outrider_error *err)
 {
     static const uint64_t one = 1;
     struct kafka_settings settings;
@@ -22,7 +21,7 @@ int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, 
         return -1;
     outrider__kafka_settings_release(&settings);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
-    *s = (struct kafka_session){.is_careful = careful, .is_exact = k->exact.is_on};
+    *s = (struct kafka_producer){.is_careful = careful, .is_exact = k->exact.is_on};
     if (s->is_exact) {
         outrider__kafka_exact_events(k, conf);
         if (outrider__kafka_exact_conf(k, conf, err) < 0) {
@@ -47,7 +46,7 @@ int outrider__kafka_session_open(struct kafka_sink *k, struct kafka_session *s, 
     return 0;
 }
 
-void outrider__kafka_session_close(struct kafka_sink *k, struct kafka_session *s)
+void outrider__kafka_producer_close(struct kafka_sink *k, struct kafka_producer *s)
 {
     if (s->rk == NULL)
         return;
@@ -60,19 +59,20 @@ void outrider__kafka_session_close(struct kafka_sink *k, struct kafka_session *s
             (void)rd_kafka_purge(s->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
                                             RD_KAFKA_PURGE_F_NON_BLOCKING);
         rd_kafka_queue_destroy(s->queue);
-        /* Joins its threads: none of them reads a payload any more behind this. */
+        /* Joins the producer's threads: after this call no thread reads a payload. */
         rd_kafka_destroy(s->rk);
     }
     free(s->trusted);
-    *s = (struct kafka_session){0};
+    *s = (struct kafka_producer){0};
 }
 
-static void keep_text(struct kafka_session *s, const char *text)
+static void producer_keep_text(struct kafka_producer *s, const char *text)
 {
     outrider__kafka_reason(text != NULL ? text : "", s->last_error, sizeof s->last_error);
 }
 
-static int fatal(struct kafka_sink *k, struct kafka_session *s, struct outrider_error *err)
+static int producer_fatal(struct kafka_sink *k, struct kafka_producer *s,
+                          struct outrider_error *err)
 {
     char text[256] = "";
     rd_kafka_resp_err_t code = rd_kafka_fatal_error(s->rk, text, sizeof text);
@@ -96,13 +96,13 @@ static int fatal(struct kafka_sink *k, struct kafka_session *s, struct outrider_
     return -1;
 }
 
-int outrider__kafka_session_error(struct kafka_sink *k, struct kafka_session *s,
-                                  rd_kafka_resp_err_t error, const char *text,
-                                  struct outrider_error *err)
+int outrider__kafka_producer_error(struct kafka_sink *k, struct kafka_producer *s,
+                                   rd_kafka_resp_err_t error, const char *text,
+                                   struct outrider_error *err)
 {
     switch (error) {
     case RD_KAFKA_RESP_ERR__FATAL:
-        return fatal(k, s, err);
+        return producer_fatal(k, s, err);
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
         if (s->down_since_us == 0)
             s->down_since_us = k->now.mono_us;
@@ -117,31 +117,32 @@ int outrider__kafka_session_error(struct kafka_sink *k, struct kafka_session *s,
         outrider__error_origin(err, rd_kafka_err2name(error));
         return -1;
     default:
-        keep_text(s, text);
+        producer_keep_text(s, text);
         return 0;
     }
 }
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t producer_earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Tells why nothing moves, once nothing has moved for a while. */
-static void check_trouble(struct kafka_sink *k, const struct kafka_session *s)
+/* Sets base.trouble once nothing has moved for a while. */
+static void producer_check_trouble(struct kafka_sink *k, const struct kafka_producer *s)
 {
-    if (s->down_since_us == 0 || k->n_records == 0 || k->base.trouble[0] != '\0')
+    if (s->down_since_us == 0 || k->order.n_messages == 0 || k->base.trouble[0] != '\0')
         return;
     int64_t since = s->down_since_us > k->progress_us ? s->down_since_us : k->progress_us;
     if (k->now.mono_us < since + TROUBLE_US) {
-        k->base.wake_us = earlier(k->base.wake_us, since + TROUBLE_US);
+        k->base.wake_us = producer_earlier(k->base.wake_us, since + TROUBLE_US);
         return;
     }
     (void)snprintf(k->base.trouble, sizeof k->base.trouble, "no broker of %.70s answers%s%.150s",
                    k->settings.servers, s->last_error[0] != '\0' ? ": " : "", s->last_error);
 }
 
-static int renew(struct kafka_sink *k, struct kafka_session *s, struct outrider_error *err)
+static int producer_renew(struct kafka_sink *k, struct kafka_producer *s,
+                          struct outrider_error *err)
 {
     if (!s->is_dying)
         return 0;
@@ -150,34 +151,31 @@ static int renew(struct kafka_sink *k, struct kafka_session *s, struct outrider_
             return outrider__fail(err, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY,
                                   "Kafka at %.200s does not answer after it rejected a message",
                                   k->settings.servers);
-        /* What is in flight is waited for: its answer tells whether it arrived. It
-         * may fall back into the queue, so that is emptied more than once. */
+        /* Wait for what is in flight: only the answer tells whether it arrived. librdkafka may
+         * put it back into its queue, so the queue is emptied more than once. */
         (void)rd_kafka_purge(s->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
-        k->base.wake_us = earlier(k->base.wake_us, k->now.mono_us + STUCK_US);
+        k->base.wake_us = producer_earlier(k->base.wake_us, k->now.mono_us + ORDER_STUCK_US);
         return 0;
     }
     bool careful = s->is_careful;
-    outrider__kafka_session_close(k, s);
-    if (outrider__kafka_session_open(k, s, careful, err) < 0)
+    outrider__kafka_producer_close(k, s);
+    if (outrider__kafka_producer_open(k, s, careful, err) < 0)
         return -1;
     outrider__kafka_create_again(k);
     outrider__kafka_advance(k);
     return 0;
 }
 
-int outrider__kafka_sessions_check(struct kafka_sink *k, struct outrider_error *err)
+int outrider__kafka_producers_check(struct kafka_sink *k, struct outrider_error *err)
 {
-    struct kafka_session *all[] = {&k->fast, &k->careful};
+    struct kafka_producer *all[] = {&k->fast, &k->careful};
     for (size_t i = 0; i < 2; i++) {
         if (all[i]->rk == NULL)
             continue;
-        if (renew(k, all[i], err) < 0)
+        if (producer_renew(k, all[i], err) < 0)
             return -1;
-        check_trouble(k, all[i]);
+        producer_check_trouble(k, all[i]);
     }
-    if (k->overflow.head != NULL || k->is_stuck)
-        k->base.wake_us = earlier(k->base.wake_us, k->now.mono_us + STUCK_US);
-    if (k->verdicts.head != NULL)
-        k->base.wake_us = k->now.mono_us;
+    k->base.wake_us = producer_earlier(k->base.wake_us, outrider__order_wake_us(&k->order));
     return 0;
 }
