@@ -145,7 +145,7 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
     char *path = NULL;
     s->config = config;
     s->lock.fd = -1;
-    s->inotify_fd = s->wal_watch = s->dir_watch = -1;
+    s->watched.fd = -1;
     s->mark = -1;
     s->blocks = config->retry.on_dead == ON_DEAD_BLOCK;
     s->opened_us = now.mono_us;

@@ -3,7 +3,7 @@
  * The SQLite source: source.c (its life and its queue of operations),
  * source_cursor.c (taking over a pipeline), source_fetch.c (reading),
  * source_settle.c (writing), source_intent.c (exactly once), source_watch.c
- * (being woken). Nobody else includes this.
+ * (looking for commits). Nobody else includes this.
  *
  *  (1) SQLite has one writer at a time, so seqs become visible in their order:
  *      a cursor without gaps is enough.
@@ -21,6 +21,7 @@
 #include "common/op_queue.h"
 #include "conn.h"
 #include "core/source.h"
+#include "watcher.h"
 
 #include <sys/types.h>
 
@@ -84,10 +85,11 @@ struct sqlite_source {
     struct op_queue queue;
     int64_t busy_since_us; /* the oldest operation waits for a lock; 0: it does not */
 
-    int inotify_fd, wal_watch, dir_watch;
-    int64_t kicked_us;   /* monotonic: the last notification */
-    int64_t look_us;     /* when to look at the database again */
-    int64_t look_gap_us; /* how long after that, if there is nothing */
+    struct watched watched; /* by the process's watcher */
+    bool is_watched;        /* the watcher will notice the next change */
+    int64_t kicked_us;      /* monotonic: the last notification */
+    int64_t look_us;        /* when to look at the database again */
+    int64_t look_gap_us;    /* how long after that, if there is nothing */
     int64_t looked_us;
 };
 
