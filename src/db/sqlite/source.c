@@ -168,6 +168,10 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
     free(path);
     if (rc < 0)
         return -1;
+    if (asprintf(&s->url, "sqlite:%s", s->path) < 0) {
+        s->url = NULL;
+        return outrider__fail_nomem(err);
+    }
     struct stat st;
     if (stat(s->path, &st) < 0)
         return outrider__fail_errno(err, errno, "cannot look at %s", s->path);
@@ -356,7 +360,8 @@ static void sqlite_close(struct source *base)
     outrider__sqlite_unlock(&s->lock);
     outrider__strbuf_release(&s->read_id);
     free(s->path);
-    s->path = NULL;
+    free(s->url);
+    s->path = s->url = NULL;
     s->queue = (struct op_queue){0};
     s->config = NULL;
 }

@@ -18,6 +18,7 @@
 #ifndef SQLITE_SOURCE_H
 #define SQLITE_SOURCE_H
 
+#include "common/cursor_rules.h"
 #include "common/op_queue.h"
 #include "conn.h"
 #include "core/source.h"
@@ -59,6 +60,7 @@ struct sqlite_source {
     struct source base; /* must stay first */
     const struct pipeline_config *config;
     char *path; /* without symbolic links */
+    char *url;  /* "sqlite:" and the path, for commands in errors */
     dev_t dev;
     ino_t ino;
     sqlite3 *db;
@@ -115,8 +117,8 @@ enum step outrider__sqlite_stumble(struct sqlite_source *s, int rc, const char *
 /* source_cursor.c */
 enum step outrider__sqlite_take_over(struct sqlite_source *s, struct instant now,
                                      struct outrider_error *err);
-int outrider__sqlite_fail_history(struct sqlite_source *s, const char *what,
-                                  struct outrider_error *err);
+/* What errors say about the cursor of this source. */
+struct cursor_place outrider__sqlite_place(const struct sqlite_source *s);
 
 /* source_fetch.c */
 int outrider__sqlite_fetch_prepare(struct sqlite_source *s, struct outrider_error *err);

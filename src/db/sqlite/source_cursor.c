@@ -7,59 +7,45 @@
 
 #include "housekeeping.h"
 
-#include <stdio.h>
+/* What ST_CURSOR_READ returns. */
+enum cursor_column {
+    CURSOR_SINK,
+    CURSOR_POSITION,
+    CURSOR_ANCHOR,
+    CURSOR_EPOCH,
+    CURSOR_ON_DEAD,
+    CURSOR_ROW_ID,
+    CURSOR_SEQUENCE
+};
 
 struct cursor {
     bool exists;
     bool is_other_policy; /* dead letters did not block and now do, or the other way round */
 };
 
-int outrider__sqlite_fail_history(struct sqlite_source *s, const char *what,
-                                  struct outrider_error *err)
+struct cursor_place outrider__sqlite_place(const struct sqlite_source *s)
 {
-    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-                          "%s: the history of the outbox was rewritten: %s; look at what happened, "
-                          "then run `outrider resync --db sqlite:%s --name %s`",
-                          s->path, what, s->path, s->config->name);
+    return (struct cursor_place){.config = s->config, .outbox = s->path, .url = s->url};
 }
 
-static struct bytes column(sqlite3_stmt *st, int i)
+/* A text that is NULL only where the column is. */
+static struct bytes cursor_text(sqlite3_stmt *st, int i)
 {
     const char *text = (const char *)sqlite3_column_text(st, i);
-    return bytes_of(text != NULL ? text : "", (size_t)sqlite3_column_bytes(st, i));
+    return text != NULL ? bytes_of(text, (size_t)sqlite3_column_bytes(st, i)) : BYTES_NULL;
 }
 
-static int check_sink(struct sqlite_source *s, struct bytes stored, struct outrider_error *err)
+/* What is compared is read in the same snapshot that the epoch is taken in. */
+static int cursor_check(const struct sqlite_source *s, sqlite3_stmt *st, struct outrider_error *err)
 {
-    const char *mine = s->config->sink_identity;
-    if (mine == NULL || stored.len == 0 || bytes_eq_str(stored, mine))
-        return 0;
-    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
-                          "pipeline '%s' of %s delivers to %.*s and not to %s; give this relay "
-                          "another --name, or, to go on to the new sink from where the pipeline "
-                          "is: UPDATE outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
-                          s->config->name, s->path, (int)stored.len, stored.data, mine, mine,
-                          s->config->name);
-}
-
-/* Positions and ids are compared in the same snapshot that the epoch is taken in. */
-static int check_anchor(struct sqlite_source *s, sqlite3_stmt *st, struct outrider_error *err)
-{
-    char what[160];
-    int64_t sequence = sqlite3_column_int64(st, 6);
-    if (s->position == 0)
-        return 0;
-    if (sequence < s->position) {
-        (void)snprintf(what, sizeof what, "its sequence stands at %lld, below the position %lld",
-                       (long long)sequence, (long long)s->position);
-        return outrider__sqlite_fail_history(s, what, err);
-    }
-    bool is_there = sqlite3_column_type(st, 5) != SQLITE_NULL;
-    if (is_there && bytes_eq(column(st, 5), column(st, 2)))
-        return 0;
-    (void)snprintf(what, sizeof what, "the row at the position %lld %s", (long long)s->position,
-                   is_there ? "is another one now" : "is gone");
-    return outrider__sqlite_fail_history(s, what, err);
+    struct cursor_place at = outrider__sqlite_place(s);
+    struct cursor_anchor a = {.position = s->position,
+                              .sequence = sqlite3_column_int64(st, CURSOR_SEQUENCE),
+                              .stored = cursor_text(st, CURSOR_ANCHOR),
+                              .found = cursor_text(st, CURSOR_ROW_ID)};
+    if (outrider__cursor_check_sink(&at, cursor_text(st, CURSOR_SINK), err) < 0)
+        return -1;
+    return outrider__cursor_check_anchor(&at, &a, err);
 }
 
 static enum step read_cursor(struct sqlite_source *s, struct cursor *ret_cursor,
@@ -75,13 +61,14 @@ static enum step read_cursor(struct sqlite_source *s, struct cursor *ret_cursor,
         s->position = s->epoch = 0;
         outrider__strbuf_clear(&s->read_id);
     } else if (rc == SQLITE_ROW) {
-        s->position = sqlite3_column_int64(st, 1);
-        s->epoch = sqlite3_column_int64(st, 3);
-        ret_cursor->is_other_policy = !bytes_eq_str(column(st, 4), s->blocks ? "block" : "skip");
-        if (check_sink(s, column(st, 0), err) < 0 || check_anchor(s, st, err) < 0)
+        s->position = sqlite3_column_int64(st, CURSOR_POSITION);
+        s->epoch = sqlite3_column_int64(st, CURSOR_EPOCH);
+        ret_cursor->is_other_policy =
+            cursor_is_other_policy(s->config, cursor_text(st, CURSOR_ON_DEAD));
+        if (cursor_check(s, st, err) < 0)
             return STEP_FAILED;
         outrider__strbuf_clear(&s->read_id);
-        outrider__strbuf_append(&s->read_id, column(st, 2));
+        outrider__strbuf_append(&s->read_id, cursor_text(st, CURSOR_ANCHOR));
         if (s->read_id.failed)
             return (enum step)outrider__fail_nomem(err);
     } else {
@@ -109,10 +96,9 @@ static int write_cursor(struct sqlite_source *s, const struct cursor *cursor, st
     st = rc == SQLITE_OK ? outrider__sqlite_statement(s, ST_CURSOR_TAKE, &ignored) : NULL;
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    const char *sink = s->config->sink_identity;
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, 2, sink != NULL ? sink : "", -1, SQLITE_STATIC);
-    (void)sqlite3_bind_text(st, 3, s->blocks ? "block" : "skip", -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 2, cursor_sink(s->config), -1, SQLITE_STATIC);
+    (void)sqlite3_bind_text(st, 3, cursor_policy(s->config), -1, SQLITE_STATIC);
     (void)sqlite3_step(st);
     rc = sqlite3_reset(st);
     if (rc == SQLITE_OK && cursor->is_other_policy)

@@ -145,7 +145,8 @@ static int fail_anchor(struct sqlite_source *s, const char *what, struct outride
 {
     char text[128];
     (void)snprintf(text, sizeof text, "row %lld is %s", (long long)s->read_seq, what);
-    return outrider__sqlite_fail_history(s, text, err);
+    struct cursor_place at = outrider__sqlite_place(s);
+    return outrider__cursor_fail_history(&at, text, err);
 }
 
 static enum step read_rows(struct sqlite_source *s, struct batch *b, bool *ret_at_end,

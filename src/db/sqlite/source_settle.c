@@ -44,9 +44,8 @@ static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int
     if (sqlite3_changes(s->db) == 1)
         return STEP_DONE;
     outrider__sqlite_rollback(s);
-    return (enum step)outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                                     "another relay took over pipeline '%s' of %s", s->config->name,
-                                     s->path);
+    struct cursor_place at = outrider__sqlite_place(s);
+    return (enum step)outrider__cursor_fail_fenced(&at, err);
 }
 
 static void bind_lane(const struct sqlite_source *s, sqlite3_stmt *st, struct bytes lane)

@@ -161,7 +161,7 @@ static int read_cursor(struct pg_source *s, const PGresult *r, struct outrider_e
     if (outrider__cdc_published_read(s, outrider__pg_get_str(r, 0, 13), err) < 0)
         return -1;
     c->cursor.epoch = outrider__pg_get_int(r, 0, 2, 0);
-    c->is_other_policy = outrider__pg_cursor_other_policy(s, outrider__pg_get_str(r, 0, 3));
+    c->is_other_policy = cursor_is_other_policy(s->config, outrider__pg_get_bytes(r, 0, 3));
     if (c->tables.is_mapped)
         c->polled = 0;
     c->skips_rows = s->config->source.existing_rows == EXISTING_ROWS_SKIP && !c->is_leaving &&

@@ -114,10 +114,8 @@ static int log_make_statements(struct pg_source *s, struct outrider_error *err)
 
 int outrider__pg_log_fail_history(struct pg_source *s, const char *what, struct outrider_error *err)
 {
-    return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-                          "%s: the history of the outbox was rewritten: %s; look at what happened, "
-                          "then run `outrider resync --name %s`",
-                          s->cat.table, what, s->config->name);
+    struct cursor_place at = outrider__pg_cursor_place(s);
+    return outrider__cursor_fail_history(&at, what, err);
 }
 
 int outrider__pg_log_check_fingerprint(struct pg_source *s, const PGresult *r,
@@ -144,27 +142,15 @@ static bool log_reads(const struct pg_catalog *cat, const struct pipeline_config
 
 static int log_check_anchor(struct pg_source *s, const PGresult *r, struct outrider_error *err)
 {
-    struct log_source *l = log_of(s);
-    char what[160];
-    int64_t sequence = outrider__pg_get_int(r, 0, LOG_CURSOR_LAST_VALUE, 0);
-    if (l->head == 0)
-        return 0;
-    if (sequence < l->head) {
-        (void)snprintf(what, sizeof what,
-                       "its sequence stands at %" PRId64 ", below the position %" PRId64, sequence,
-                       l->head);
-        return outrider__pg_log_fail_history(s, what, err);
-    }
-    bool is_there = !PQgetisnull(r, 0, LOG_CURSOR_ROW_ID);
-    if (is_there && bytes_eq(outrider__pg_get_bytes(r, 0, LOG_CURSOR_ROW_ID),
-                             outrider__pg_get_bytes(r, 0, LOG_CURSOR_ANCHOR)))
-        return 0;
-    (void)snprintf(what, sizeof what, "the row at the position %" PRId64 " %s", l->head,
-                   is_there ? "is another one now" : "is gone");
-    return outrider__pg_log_fail_history(s, what, err);
+    struct cursor_place at = outrider__pg_cursor_place(s);
+    struct cursor_anchor a = {.position = log_of(s)->head,
+                              .sequence = outrider__pg_get_int(r, 0, LOG_CURSOR_LAST_VALUE, 0),
+                              .stored = outrider__pg_get_bytes(r, 0, LOG_CURSOR_ANCHOR),
+                              .found = outrider__pg_get_bytes(r, 0, LOG_CURSOR_ROW_ID)};
+    return outrider__cursor_check_anchor(&at, &a, err);
 }
 
-/* What is not below the position is read from there on anyway. */
+/* Gaps end below the position: rows from the position on are read in any case. */
 static int log_load_gaps(struct pg_source *s, const char *text, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
@@ -261,9 +247,9 @@ static int log_on_cursor(void *ctx, PGresult **results, int n, struct outrider_e
     if (log_take_cursor(s, r, err) < 0)
         return -1;
     log_tell_of_another_server(s, r);
-    const char *on_dead = outrider__pg_get_str(r, 0, LOG_CURSOR_ON_DEAD);
+    struct bytes on_dead = outrider__pg_get_bytes(r, 0, LOG_CURSOR_ON_DEAD);
     return log_take_over(s, outrider__pg_get_int(r, 0, LOG_CURSOR_EPOCH, 0),
-                         outrider__pg_cursor_other_policy(s, on_dead), err);
+                         cursor_is_other_policy(s->config, on_dead), err);
 }
 
 static void log_append_stored(struct strbuf *sql, const char *const *columns, size_t n)

@@ -52,18 +52,6 @@ static bool status_reads(const struct pg_catalog *cat, const struct pipeline_con
     return outrider__pg_table_has_states(cat, config);
 }
 
-static int check_sink(struct status_source *d, const PGresult *r, struct outrider_error *err)
-{
-    const char *mine = d->s->config->sink_identity != NULL ? d->s->config->sink_identity : "";
-    const char *theirs = outrider__pg_get_str(r, 0, 1);
-    if (*mine == '\0' || strcmp(mine, theirs) == 0)
-        return 0;
-    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
-                          "pipeline '%s' delivers to %s, not to %s; give this one another --name, "
-                          "or remove its row from outrider_cursor if the move is meant",
-                          d->s->config->name, theirs, mine);
-}
-
 /* Mode cdc marks rows only if after_publish says so: what is unmarked was delivered. */
 static int check_mode(const struct status_source *d, const PGresult *r, struct outrider_error *err)
 {
@@ -95,7 +83,9 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
 {
     struct status_source *d = ctx;
     struct status_table *t = &d->tables[d->taking];
-    if (check_sink(d, results[0], err) < 0 || check_mode(d, results[0], err) < 0)
+    struct cursor_place at = {.config = d->s->config, .outbox = t->a.outbox};
+    if (outrider__cursor_check_sink(&at, outrider__pg_get_bytes(results[0], 0, 1), err) < 0 ||
+        check_mode(d, results[0], err) < 0)
         return -1;
     t->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
     if (t->sql[ST_CLAIMED] != NULL)
@@ -113,8 +103,8 @@ void outrider__pg_status_take_args(struct status_source *d, const struct status_
     const struct pipeline_config *config = d->s->config;
     struct strbuf words;
     outrider__pg_args_clear(&d->args);
-    outrider__pg_arg_str(&d->args, config->sink_identity != NULL ? config->sink_identity : "");
-    outrider__pg_arg_str(&d->args, config->retry.on_dead == ON_DEAD_BLOCK ? "block" : "skip");
+    outrider__pg_arg_str(&d->args, cursor_sink(config));
+    outrider__pg_arg_str(&d->args, cursor_policy(config));
     if (t->a.map.mark != MARK_STATUS || t->a.map.waits_for_words) {
         outrider__pg_arg_null(&d->args, PG_TEXT);
         return;

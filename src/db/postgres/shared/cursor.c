@@ -47,21 +47,15 @@ void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a)
     outrider__pg_arg_str(a, s->cat.table);
 }
 
-static int check_sink(const struct pg_source *s, const char *stored, struct outrider_error *err)
+struct cursor_place outrider__pg_cursor_place(const struct pg_source *s)
 {
-    const char *mine = s->config->sink_identity;
-    if (mine == NULL || *stored == '\0' || strcmp(stored, mine) == 0)
-        return 0;
-    return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
-                          "pipeline '%s' delivers to %s and not to %s; give this relay another "
-                          "--name, or, to go on to the new sink from where the pipeline is: UPDATE "
-                          "outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
-                          s->config->name, stored, mine, mine, s->config->name);
+    return (struct cursor_place){.config = s->config, .outbox = s->cat.table};
 }
 
 int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int sink_column,
                               int pid_column, struct outrider_error *err)
 {
+    struct cursor_place at = outrider__pg_cursor_place(s);
     if (PQntuples(r) != 1)
         return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
                               "the cursor of pipeline '%s' vanished", s->config->name);
@@ -69,7 +63,7 @@ int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int 
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "a pooler hands the relay's statements to several sessions; connect "
                               "to the server itself, or use the pooler's session mode");
-    return check_sink(s, outrider__pg_get_str(r, 0, sink_column), err);
+    return outrider__cursor_check_sink(&at, outrider__pg_get_bytes(r, 0, sink_column), err);
 }
 
 int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mode,
@@ -83,25 +77,14 @@ int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mod
                           s->config->name, s->config->name);
 }
 
-static const char *policy(const struct pg_source *s)
-{
-    return s->config->retry.on_dead == ON_DEAD_BLOCK ? "block" : "skip";
-}
-
-bool outrider__pg_cursor_other_policy(const struct pg_source *s, const char *stored)
-{
-    return strcmp(stored, policy(s)) != 0;
-}
-
 int outrider__pg_cursor_add_take(struct pg_source *s, struct pg_statement *take,
                                  struct pg_parked *parked, struct pg_args *a, int64_t epoch,
                                  bool is_other_policy, struct outrider_error *err)
 {
-    const char *sink = s->config->sink_identity;
     outrider__pg_cursor_args(s, a);
     outrider__pg_arg_int8(a, epoch);
-    outrider__pg_arg_str(a, sink != NULL ? sink : "");
-    outrider__pg_arg_str(a, policy(s));
+    outrider__pg_arg_str(a, cursor_sink(s->config));
+    outrider__pg_arg_str(a, cursor_policy(s->config));
     outrider__pg_arg_int8(a, s->cat.system_id);
     outrider__pg_arg_int4(a, s->cat.timeline);
     if (outrider__pg_request_add(&s->conn, take, a, err) < 0)
@@ -113,9 +96,9 @@ int outrider__pg_cursor_add_take(struct pg_source *s, struct pg_statement *take,
 int outrider__pg_cursor_taken(const struct pg_source *s, const PGresult *r,
                               struct pg_cursor *ret_cursor, struct outrider_error *err)
 {
+    struct cursor_place at = outrider__pg_cursor_place(s);
     if (PQntuples(r) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "another relay took over pipeline '%s'", s->config->name);
+        return outrider__cursor_fail_fenced(&at, err);
     ret_cursor->epoch = outrider__pg_get_int(r, 0, TAKE_EPOCH, 0);
     ret_cursor->tid = outrider__pg_get_tid(r, 0, TAKE_TID);
     return 0;

@@ -12,6 +12,7 @@
 #ifndef POSTGRES_CURSOR_H
 #define POSTGRES_CURSOR_H
 
+#include "common/cursor_rules.h"
 #include "common/tally.h"
 #include "postgres/shared/source.h"
 #include "postgres/wire/statements.h"
@@ -64,14 +65,14 @@ void outrider__pg_cursor_words(struct pg_words *words, const char *sets);
 
 /* Begins the arguments with the pipeline and the outbox. */
 void outrider__pg_cursor_args(const struct pg_source *s, struct pg_args *a);
+/* What errors say about the cursor of this source. */
+struct cursor_place outrider__pg_cursor_place(const struct pg_source *s);
 /* The row is there, is read on our own session, and belongs to our sink. */
 int outrider__pg_cursor_check(const struct pg_source *s, const PGresult *r, int sink_column,
                               int pid_column, struct outrider_error *err);
 /* Whether `outrider slot adopt` came to its end: what it began is not to be read. */
 int outrider__pg_cursor_check_adopted(const struct pg_source *s, const char *mode,
                                       struct outrider_error *err);
-/* Whether the pipeline ran under another on_dead before. */
-bool outrider__pg_cursor_other_policy(const struct pg_source *s, const char *stored);
 /* Adds the take-over, and mends the lanes where the policy is another one. */
 int outrider__pg_cursor_add_take(struct pg_source *s, struct pg_statement *take,
                                  struct pg_parked *parked, struct pg_args *a, int64_t epoch,
