@@ -44,13 +44,11 @@ static void found(void *ctx, enum finding_level level, const char *what, const c
     outrider__strbuf_release(&text);
 }
 
-static void ignore_settled(void *ctx, struct delivery *d, enum sink_result result,
-                           const struct outrider_error *why)
+static void ignore_report(void *ctx, struct delivery *d, const struct sink_report *report)
 {
     (void)ctx;
     (void)d;
-    (void)result;
-    (void)why;
+    (void)report;
 }
 
 static int find_sink(const struct pipeline_config *c, const struct sink_ops **ret_ops,
@@ -70,7 +68,7 @@ static int try_sink(const struct pipeline_config *c, const struct sink_ops *ops,
     if (s == NULL)
         return outrider__fail_nomem(err);
     s->ops = ops;
-    s->reported = ignore_settled;
+    s->reported = ignore_report;
     int r = ops->open(s, c, outrider__clock_now(), err);
     if (r == 0)
         r = ops->poll(s, outrider__clock_now(), err);

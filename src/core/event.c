@@ -92,7 +92,7 @@ int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,
 void outrider__batch_reset(struct batch *b)
 {
     outrider__arena_reset(&b->arena);
-    b->n = b->n_settle = b->n_done = b->n_in_flight = 0;
+    b->n = b->n_settle = b->n_done = b->n_in_flight = b->answer_bytes = 0;
     b->is_parked = false;
     b->position = 0;
     b->source_data = NULL;

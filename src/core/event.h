@@ -50,6 +50,8 @@ struct delivery {
 struct lane;
 struct batch;
 struct source_op;
+struct answer;
+struct answer_space;
 
 /* How far an event has come; the engine's own. */
 enum event_stage {
@@ -99,6 +101,7 @@ struct event {
     enum outcome outcome;
     struct outrider_error *failure; /* in the arena; PARKED, DEAD, and why it was last tried */
     int64_t next_attempt_us;        /* wall clock; PARKED only */
+    const struct answer *answer;    /* core/answer.h: the receiver's, to this outcome; or NULL */
     struct delivery delivery;
 
     /* The engine's bookkeeping; nobody else's business. */
@@ -112,6 +115,7 @@ struct event {
     struct event *ready_next, *ready_prev;
     bool is_cancelled; /* the sink was asked to give it up */
     bool blocks_lane;  /* counted in its lane's n_unsettled_parks */
+    struct answer_space *answer_space;
     /* Exactly once only. */
     bool is_routed;
     enum verdict verdict;
@@ -183,6 +187,7 @@ struct batch {
 
     /* The engine's bookkeeping. */
     size_t n_done, n_in_flight;
+    size_t answer_bytes; /* of the arena: room for answers */
     int state;
     uint64_t fetch_no; /* when its fetch was started, on the relay's count of operations */
     struct source_op *op;

@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The form: "OI1", is_parked, the source's own bytes, the number of events, then
- * items until all events are there. An item is a tag and what it says: a run of
+ * items until all events are there. An item is a tag and its content: a run of
  * events with one outcome, or one event. Numbers are 64 bits, little-endian;
- * bytes are their length (all ones: NULL) and themselves.
+ * bytes are their length (all ones: NULL) and themselves. "OI2" is the same with
+ * one more flag of an event: an answer follows the event's failure.
  */
 #include "core/intent.h"
+
+#include "core/answer.h"
 
 #define EVENTS_MAX (EXACT_BATCH * 100000) /* the largest source.batch */
 #define NULL_LENGTH UINT64_MAX
 
 enum item { ITEM_RUN, ITEM_BRIEF, ITEM_FULL };
 
-static const char magic[] = {'O', 'I', '1'};
+enum event_flags { FLAG_PARKED = 1, FLAG_OVERSIZE = 2, FLAG_ANSWER = 4 };
+
+/* The name of a form, of which only the last character differs. */
+#define MAGIC_SIZE 3
+static const char magic_plain[] = "OI1", magic_answers[] = "OI2";
 
 /* The database goes on holding the event: the source writes its row when the intent is settled. */
 static bool intent_is_held(const struct event *e)
@@ -26,7 +33,8 @@ static enum item item_of(const struct batch *b, const struct event *e, unsigned 
     if (intent_is_held(e))
         return (flags & INTENT_VALUES) != 0 && !e->is_parked ? ITEM_FULL : ITEM_BRIEF;
     bool is_last = e == &b->events[b->n - 1];
-    return is_last || e->is_parked || (flags & INTENT_EACH) != 0 ? ITEM_BRIEF : ITEM_RUN;
+    return is_last || e->answer != NULL || e->is_parked || (flags & INTENT_EACH) != 0 ? ITEM_BRIEF
+                                                                                      : ITEM_RUN;
 }
 
 static void put(struct strbuf *out, uint64_t n)
@@ -53,10 +61,23 @@ static void put_failure(struct strbuf *out, const struct outrider_error *why)
     put_bytes(out, bytes_str(why->message));
 }
 
+static void put_answer(struct strbuf *out, const struct answer *a)
+{
+    put(out, (uint64_t)(int64_t)a->status);
+    put(out, a->is_cut);
+    put_bytes(out, a->body);
+}
+
+static uint64_t flags_of(const struct event *e)
+{
+    return (e->is_parked ? FLAG_PARKED : 0U) | (e->is_oversize ? FLAG_OVERSIZE : 0U) |
+           (e->answer != NULL ? FLAG_ANSWER : 0U);
+}
+
 static void put_event(struct strbuf *out, const struct event *e, enum item item)
 {
     put(out, e->outcome);
-    put(out, (uint64_t)e->is_parked | (uint64_t)e->is_oversize << 1);
+    put(out, flags_of(e));
     put(out, (uint64_t)e->seq);
     put(out, (uint64_t)e->arrival);
     put(out, e->attempts);
@@ -65,6 +86,8 @@ static void put_event(struct strbuf *out, const struct event *e, enum item item)
     put_bytes(out, e->aggregate_id);
     put_bytes(out, e->partition_key);
     put_failure(out, intent_is_held(e) ? e->failure : NULL);
+    if (e->answer != NULL)
+        put_answer(out, e->answer);
     if (item != ITEM_FULL)
         return;
     put_bytes(out, e->aggregate_type);
@@ -78,10 +101,19 @@ static void put_event(struct strbuf *out, const struct event *e, enum item item)
     put(out, (uint64_t)e->expires_at_us);
 }
 
+static bool has_answers(const struct batch *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->events[i].answer != NULL)
+            return true;
+    return false;
+}
+
 int outrider__intent_write(const struct batch *b, unsigned flags, struct bytes own,
                            struct strbuf *out, struct outrider_error *err)
 {
-    outrider__strbuf_append(out, bytes_of(magic, sizeof magic));
+    const char *magic = has_answers(b) ? magic_answers : magic_plain;
+    outrider__strbuf_append(out, bytes_of(magic, MAGIC_SIZE));
     put(out, b->is_parked);
     put_bytes(out, own);
     put(out, b->n);
@@ -109,6 +141,7 @@ int outrider__intent_write(const struct batch *b, unsigned flags, struct bytes o
 struct reader {
     const char *p, *end;
     struct arena *arena;
+    bool may_have_answers; /* the form has them */
     bool failed, is_out_of_memory;
 };
 
@@ -177,12 +210,26 @@ static struct outrider_error *get_failure(struct reader *r)
     return why;
 }
 
+static const struct answer *get_answer(struct reader *r)
+{
+    struct answer *a = outrider__arena_alloc(r->arena, sizeof *a);
+    if (a == NULL) {
+        r->failed = r->is_out_of_memory = true;
+        return NULL;
+    }
+    a->status = (int32_t)(int64_t)get(r);
+    a->is_cut = get_below(r, 2) != 0;
+    a->body = get_bytes(r);
+    r->failed |= a->body.len > ANSWER_MAX;
+    return a;
+}
+
 static void get_event(struct reader *r, struct event *e, enum item item)
 {
     e->outcome = (enum outcome)get_below(r, OUTCOME_COUNT);
-    uint64_t flags = get_below(r, 4);
-    e->is_parked = (flags & 1) != 0;
-    e->is_oversize = (flags & 2) != 0;
+    uint64_t flags = get_below(r, r->may_have_answers ? 2 * FLAG_ANSWER : FLAG_ANSWER);
+    e->is_parked = (flags & FLAG_PARKED) != 0;
+    e->is_oversize = (flags & FLAG_OVERSIZE) != 0;
     e->seq = (int64_t)get(r);
     e->arrival = (int64_t)get(r);
     e->attempts = (uint32_t)get_below(r, UINT32_MAX);
@@ -191,7 +238,9 @@ static void get_event(struct reader *r, struct event *e, enum item item)
     e->aggregate_id = get_bytes(r);
     e->partition_key = get_bytes(r);
     e->failure = get_failure(r);
-    /* As versions wrote it that had no flag for it. */
+    if ((flags & FLAG_ANSWER) != 0)
+        e->answer = get_answer(r);
+    /* Early versions wrote no flag for it. */
     e->is_oversize |= e->failure != NULL && e->failure->code == OUTRIDER_TOO_LARGE;
     if (item != ITEM_FULL)
         return;
@@ -231,10 +280,15 @@ int outrider__intent_read(struct bytes body, struct batch *ret_batch, struct byt
                           struct outrider_error *err)
 {
     struct batch b = {0};
-    bool is_ours = body.len >= sizeof magic && memcmp(body.data, magic, sizeof magic) == 0;
-    struct reader r = {.p = body.data, .end = body.data + body.len, .failed = !is_ours};
+    bool has_form = body.len >= MAGIC_SIZE;
+    bool is_plain = has_form && memcmp(body.data, magic_plain, MAGIC_SIZE) == 0;
+    bool is_newer = has_form && memcmp(body.data, magic_answers, MAGIC_SIZE) == 0;
+    struct reader r = {.p = body.data,
+                       .end = body.data + body.len,
+                       .may_have_answers = is_newer,
+                       .failed = !is_plain && !is_newer};
     struct arena early;
-    r.p += is_ours ? sizeof magic : 0;
+    r.p += r.failed ? 0 : MAGIC_SIZE;
     outrider__arena_init(&early, 64 * 1024);
     r.arena = &early;
     bool is_parked = get_below(&r, 2) != 0;

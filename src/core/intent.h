@@ -4,10 +4,13 @@
  * batch is not in memory any more. See core/progress.h.
  *
  *  (1) What is read back has as many events as what was written, with the same
- *      outcomes in the same order; those that the source has nothing to do for
- *      have nothing else. The last event always has its seq and id.
- *  (2) What is read comes from a database that others can write to: it is
- *      checked, and refused with STOP.
+ *      outcomes in the same order. Events for which the source has nothing to do
+ *      have nothing else. The last event always has its seq and id, and an event
+ *      with an answer has its answer.
+ *  (2) Others can write to the database: what is read is checked, and refused with
+ *      STOP.
+ *  (3) There are two forms. OI2 has answers; an intent without any answer is
+ *      written as OI1, which a relay of the version before reads too.
  */
 #ifndef CORE_INTENT_H
 #define CORE_INTENT_H

@@ -131,6 +131,10 @@ static int exact_plan(struct relay *r, struct outrider_error *err)
             x->batch_holds = true;
         }
         e->stage = sends ? STAGE_WAITING : STAGE_DONE;
+        /* An answer in a transaction that was aborted counts only where it was a failure. */
+        if (e->verdict == VERDICT_NONE ||
+            (e->outcome != OUTCOME_PARKED && e->outcome != OUTCOME_DEAD))
+            e->answer = NULL;
         x->n_left += sends;
     }
     return 0;
@@ -312,25 +316,28 @@ static bool exact_aborted(struct relay *r)
     return exact_begin(r);
 }
 
-void outrider__relay_exact_reported(struct relay *r, struct event *e, enum sink_result result,
-                                    const struct outrider_error *why)
+void outrider__relay_exact_reported(struct relay *r, struct event *e,
+                                    const struct sink_report *report)
 {
     struct exact *x = &r->exact;
+    enum sink_result result = report->result;
     e->stage = result == SINK_DELIVERED ? STAGE_DONE : STAGE_WAITING;
+    if (!e->is_dead_letter)
+        outrider__answer_keep(e, report->answer);
     if (result == SINK_DELIVERED) {
         x->n_left--;
         return;
     }
     x->is_broken = true;
     if (result == SINK_STOP)
-        relay_fail(r, why);
+        relay_fail(r, report->why);
     if (result != SINK_RETRY && result != SINK_DEAD)
         return;
     if (e->is_dead_letter) { /* the dead letter failed: keep the event's original error */
         e->verdict = VERDICT_UNTOLD;
         return;
     }
-    outrider__relay_keep_failure(e, why);
+    outrider__relay_keep_failure(e, report->why);
     e->verdict = result == SINK_RETRY ? VERDICT_RETRY : VERDICT_DEAD;
 }
 

@@ -399,14 +399,11 @@ static void flow_untried(struct relay *r, struct event *e)
         outrider__relay_offer_again(r, e);
 }
 
-/* The event's own part of a report. */
-static void flow_decide(struct relay *r, struct event *e, enum sink_result result,
-                        const struct outrider_error *why)
+/* The event's own part of a report. A dead letter is about an event that is dead
+ * already: neither its answer nor its failure replaces the event's own. */
+static void flow_decide(struct relay *r, struct event *e, const struct sink_report *report)
 {
-    switch (result) {
-    case SINK_DELIVERED:
-        flow_finish(r, e, e->is_dead_letter ? OUTCOME_DEAD : OUTCOME_DELIVERED);
-        return;
+    switch (report->result) {
     case SINK_DOWN:
         outrider__relay_put_back(r, e);
         return;
@@ -414,55 +411,60 @@ static void flow_decide(struct relay *r, struct event *e, enum sink_result resul
         flow_untried(r, e);
         return;
     case SINK_STOP:
-        relay_fail(r, why);
+        relay_fail(r, report->why);
         outrider__relay_put_back(r, e);
         return;
+    case SINK_DELIVERED:
     case SINK_RETRY:
     case SINK_DEAD:
         break;
     }
-    if (e->is_dead_letter) { /* the dead letter failed: keep the event's original error */
+    if (e->is_dead_letter) {
         flow_finish(r, e, OUTCOME_DEAD);
-    } else if (result == SINK_RETRY) {
-        flow_fail_attempt(r, e, why);
+        return;
+    }
+    outrider__answer_keep(e, report->answer);
+    if (report->result == SINK_DELIVERED) {
+        flow_finish(r, e, OUTCOME_DELIVERED);
+    } else if (report->result == SINK_RETRY) {
+        flow_fail_attempt(r, e, report->why);
     } else {
         e->attempts++;
-        flow_die(r, e, why);
+        flow_die(r, e, report->why);
     }
 }
 
 /* The sink's part of a report: what the report says about the receiver. */
-static void flow_note_health(struct relay *r, enum sink_result result,
-                             const struct outrider_error *why)
+static void flow_note_health(struct relay *r, const struct sink_report *report)
 {
-    bool is_answer = result == SINK_DELIVERED || result == SINK_RETRY || result == SINK_DEAD;
+    bool is_answer = report->result == SINK_DELIVERED || report->result == SINK_RETRY ||
+                     report->result == SINK_DEAD;
     if (is_answer && relay_sink_awaits_answer(r))
         outrider__relay_sink_up(r);
-    else if (result == SINK_DOWN)
-        outrider__relay_sink_down(r, why);
+    else if (report->result == SINK_DOWN)
+        outrider__relay_sink_down(r, report->why);
 }
 
-void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result result,
-                              const struct outrider_error *why)
+void outrider__relay_reported(void *ctx, struct delivery *d, const struct sink_report *report)
 {
     struct relay *r = ctx;
     struct event *e = event_of(d);
     assert(e->stage == STAGE_IN_FLIGHT);
-    struct outrider_error refused;
-    int errno_value = result == SINK_DELIVERED ? FAILPOINT("relay.delivered") : 0;
+    struct outrider_error why;
+    struct sink_report refused = {.result = SINK_RETRY, .why = &why, .answer = report->answer};
+    int errno_value = report->result == SINK_DELIVERED ? FAILPOINT("relay.delivered") : 0;
     if (errno_value != 0) { /* a receiver that takes an event and then refuses it */
-        (void)outrider__fail_errno(&refused, errno_value, "cannot deliver");
-        result = SINK_RETRY;
-        why = &refused;
+        (void)outrider__fail_errno(&why, errno_value, "cannot deliver");
+        report = &refused;
     }
     relay_draw(r);
     e->batch->n_in_flight--;
     r->stats.in_flight--;
-    flow_note_health(r, result, why);
+    flow_note_health(r, report);
     if (e->batch->state == BATCH_VOID)
         e->stage = STAGE_DONE;
     else if (relay_is_exact(r))
-        outrider__relay_exact_reported(r, e, result, why);
+        outrider__relay_exact_reported(r, e, report);
     else
-        flow_decide(r, e, result, why);
+        flow_decide(r, e, report);
 }

@@ -217,8 +217,7 @@ static inline void relay_fail(struct relay *r, const struct outrider_error *why)
 /* -1: there is no memory now; the caller drops the source, and tries again later. */
 int outrider__relay_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_submit(struct relay *r);
-void outrider__relay_reported(void *ctx, struct delivery *d, enum sink_result result,
-                              const struct outrider_error *why);
+void outrider__relay_reported(void *ctx, struct delivery *d, const struct sink_report *report);
 /* The sink does not hold the event any more: back into the lane, to be offered again. */
 void outrider__relay_put_back(struct relay *r, struct event *e);
 /* The same for all events in the ready queue. */
@@ -265,8 +264,8 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b);
 void outrider__relay_exact_init(struct relay *r);
 int outrider__relay_exact_admit(struct relay *r, struct batch *b, struct outrider_error *err);
 bool outrider__relay_exact_step(struct relay *r);
-void outrider__relay_exact_reported(struct relay *r, struct event *e, enum sink_result result,
-                                    const struct outrider_error *why);
+void outrider__relay_exact_reported(struct relay *r, struct event *e,
+                                    const struct sink_report *report);
 /* An operation of the source is complete. */
 void outrider__relay_exact_done(struct relay *r, const struct source_op *op);
 void outrider__relay_exact_sink_lost(struct relay *r);

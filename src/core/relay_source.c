@@ -350,9 +350,12 @@ void outrider__relay_settle_final(struct relay *r)
     struct batch *b = &r->batches[0];
     if (b->state != BATCH_LIVE || b->n == 0)
         return;
-    for (size_t i = 0; i < b->n; i++)
-        if (b->events[i].stage != STAGE_DONE)
-            b->events[i].outcome = OUTCOME_RELEASED;
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->events[i].stage == STAGE_DONE)
+            continue;
+        b->events[i].outcome = OUTCOME_RELEASED;
+        b->events[i].answer = NULL;
+    }
     b->n_settle = b->n;
     b->state = BATCH_SETTLING;
     (void)source_start_op(r, &r->ops[0], SOURCE_SETTLE, b);

@@ -44,11 +44,17 @@
  * (11) abort() forgets the transaction. What is still out is reported, in any
  *      way, before is_busy is false again.
  * (12) An error FENCED from poll(): somebody else was opened with the identity.
+ *
+ * With and without exactly once:
+ *
+ * (13) A report may carry the receiver's answer (core/answer.h), with DELIVERED,
+ *      RETRY and DEAD only: the other results say that the receiver did not decide.
+ *      The engine copies what it keeps of the answer before reported() returns.
  */
 #ifndef CORE_SINK_H
 #define CORE_SINK_H
 
-#include "core/event.h"
+#include "core/answer.h"
 #include "core/finding.h"
 #include "core/progress.h"
 
@@ -56,12 +62,17 @@ struct pipeline_config;
 
 enum sink_result { SINK_DELIVERED, SINK_DOWN, SINK_RETRY, SINK_DEAD, SINK_STOP, SINK_UNTRIED };
 
+struct sink_report {
+    enum sink_result result;
+    const struct outrider_error *why; /* NULL for DELIVERED, and for no other result */
+    const struct answer *answer;      /* (13), or NULL */
+};
+
 struct sink {
     const struct sink_ops *ops;
-    /* Set by the engine before open(). why is NULL for SINK_DELIVERED and must
-     * be copied by whoever wants to keep it. */
-    void (*reported)(void *ctx, struct delivery *d, enum sink_result result,
-                     const struct outrider_error *why);
+    /* Set by the engine before open(). The report and what it points to are valid
+     * until reported() returns. */
+    void (*reported)(void *ctx, struct delivery *d, const struct sink_report *report);
     void *reported_ctx;
     const char *identity; /* exactly once, under this name; NULL: at least once */
     /* Set by the sink in open(). */
@@ -76,6 +87,13 @@ struct sink {
                         small and follows later than that arrives sooner */
     struct commit_mark progress;
 };
+
+/* A report without an answer. */
+static inline void sink_report(struct sink *s, struct delivery *d, enum sink_result result,
+                               const struct outrider_error *why)
+{
+    s->reported(s->reported_ctx, d, &(struct sink_report){.result = result, .why = why});
+}
 
 struct pollfd;
 

@@ -101,6 +101,16 @@
  *      them. close() gives back what is claimed; a claim that nobody renews ends.
  *      A relay settles only rows whose claim is still its own, and leaves the
  *      others without an error.
+ *
+ * What a receiver said:
+ *
+ * (19) In SETTLE, INTENT and RECALL event->answer is the receiver's answer
+ *      (core/answer.h) to the try that gave the event its outcome: DELIVERED, PARKED
+ *      or DEAD. It is NULL for the other outcomes, and where the receiver gave none.
+ *      A source may store the answer, in the same step as the outcome: (3), (11).
+ *      The bytes live as long as the batch. An intent is saved before the receiver
+ *      has answered its events: in RECALL the answers to delivered events are
+ *      missing, and those to failed ones are there.
  */
 #ifndef CORE_SOURCE_H
 #define CORE_SOURCE_H

@@ -37,20 +37,22 @@ void remove_tree(const char *path)
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* (2): once each, from poll() only. */
-static void reported(void *ctx, struct delivery *d, enum sink_result result,
-                     const struct outrider_error *why)
+/* (2): once each, from poll() only. (13): no answer without a decision of the receiver. */
+static void on_report(void *ctx, struct delivery *d, const struct sink_report *report)
 {
     struct rig *r = ctx;
+    enum sink_result result = report->result;
     assert_true(r->in_poll);
     assert_true(d >= r->d && d < r->d + r->n);
     struct told *t = &r->told[d - r->d];
     assert_int_equal(t->times, 0);
     t->times++;
     t->result = result;
-    assert_true((why == NULL) == (result == SINK_DELIVERED));
-    if (why != NULL)
-        t->why = *why;
+    assert_true((report->why == NULL) == (result == SINK_DELIVERED));
+    if (report->why != NULL)
+        t->why = *report->why;
+    if (result == SINK_DOWN || result == SINK_UNTRIED || result == SINK_STOP)
+        assert_null(report->answer);
     r->n_told++;
 }
 
@@ -78,7 +80,7 @@ int rig_open(struct rig *r, struct outrider_error *err)
 {
     memset(r->sink, 0, r->fixture->ops->size);
     r->sink->ops = r->fixture->ops;
-    r->sink->reported = reported;
+    r->sink->reported = on_report;
     r->sink->reported_ctx = r;
     r->is_open = true;
     r->sink->identity = r->identity;

@@ -262,13 +262,11 @@ static void a_sink_is_closed_while_it_opens_4(void **state)
     rig_release(&r);
 }
 
-static void is_not_reported(void *ctx, struct delivery *d, enum sink_result result,
-                            const struct outrider_error *why)
+static void is_not_reported(void *ctx, struct delivery *d, const struct sink_report *report)
 {
     (void)ctx;
     (void)d;
-    (void)result;
-    (void)why;
+    (void)report;
     fail_msg("reported by something else than poll()");
 }
 

@@ -130,14 +130,19 @@ static void report(struct sim_sink *me, size_t at, enum sink_result result)
 {
     struct delivery *d = me->held[at].d;
     struct outrider_error err;
+    bool is_dead_letter, was_cancelled = me->held[at].is_cancelled;
+    int event = world_event_of(d, &is_dead_letter);
     memmove(&me->held[at], &me->held[at + 1], (me->n - at - 1) * sizeof me->held[0]);
     me->n--;
-    bool is_dead_letter;
-    world_trace(me->w, "report   e%d %s", world_event_of(d, &is_dead_letter),
+    world_trace(me->w, "report   e%d %s", event,
                 (const char *[]){"delivered", "down", "retry", "dead", "stop", "untried"}[result]);
     outrider__fail(&err, OUTRIDER_REJECTED, OUTRIDER_RETRY, "simulated");
     me->is_broken |= me->is_exact && result != SINK_DELIVERED;
-    me->base.reported(me->base.reported_ctx, d, result, &err);
+    struct answer answer;
+    struct sink_report told = {.result = result, .why = &err};
+    if (!was_cancelled && world_answer(me->w, event, result, &answer))
+        told.answer = &answer;
+    me->base.reported(me->base.reported_ctx, d, &told);
 }
 
 /* Those behind a failed one of the same lane fail as well, at once or when

@@ -234,17 +234,52 @@ static void settle_parked(struct world *w, const struct event *e)
     }
 }
 
-void world_settle(struct world *w, const struct batch *b)
+bool world_answer(const struct world *w, int event, enum sink_result result,
+                  struct answer *ret_answer)
+{
+    static const int32_t statuses[] = {
+        [SINK_DELIVERED] = 200, [SINK_RETRY] = 503, [SINK_DEAD] = 422, [SINK_UNTRIED] = 0};
+    *ret_answer =
+        (struct answer){.status = statuses[result], .body = bytes_str(w->events[event].id)};
+    return event % 3 == 0 && ret_answer->status != 0;
+}
+
+/* source.h (19). What is recalled has no answers to delivered events. */
+static void check_answer(struct world *w, const struct event *e, bool is_recalled)
+{
+    int i = (int)e->seq - 1;
+    int32_t status = e->answer != NULL ? e->answer->status : 0;
+    bool is_answered = i % 3 == 0, fits = status == 0;
+    if (e->outcome == OUTCOME_DELIVERED && is_answered)
+        fits = status == 200 || (is_recalled && fits);
+    else if (e->outcome == OUTCOME_PARKED)
+        fits |= status == 503;
+    else if (e->outcome == OUTCOME_DEAD)
+        fits |= status == 503 || status == 422;
+    if (!fits || (status != 0 && !is_answered))
+        world_broken(w, "event %d was settled as %s with the answer %d", i,
+                     outrider__outcome_name(e->outcome), (int)status);
+    if (status != 0 && !bytes_eq_str(e->answer->body, w->events[i].id))
+        world_broken(w, "event %d was settled with the answer of another event", i);
+}
+
+static void settle(struct world *w, const struct batch *b, bool is_recalled)
 {
     for (size_t i = 0; i < b->n_settle; i++) {
         const struct event *e = &b->events[i];
         world_trace(w, "settled  e%lld as %s", (long long)e->seq - 1,
                     outrider__outcome_name(e->outcome));
+        check_answer(w, e, is_recalled);
         if (b->is_parked)
             settle_parked(w, e);
         else
             settle_new(w, e);
     }
+}
+
+void world_settle(struct world *w, const struct batch *b)
+{
+    settle(w, b, false);
 }
 
 static bool is_whole(const struct batch *b)
@@ -278,6 +313,11 @@ void world_intent(struct world *w, const struct batch *settled, const struct bat
     intent->n = next->n;
     intent->is_parked = next->is_parked;
     memcpy(intent->events, next->events, next->n * sizeof next->events[0]);
+    for (size_t i = 0; i < next->n; i++) {
+        const struct answer *answer = next->events[i].answer;
+        intent->answers[i] = answer != NULL ? answer->status : 0;
+        intent->events[i].answer = NULL; /* the batch does not live as long */
+    }
     w->db.saved = progress;
 }
 
@@ -301,8 +341,16 @@ void world_recall(struct world *w, struct commit_mark progress, enum recall_verd
                       .n = intent.n,
                       .n_settle = intent.n,
                       .is_parked = intent.is_parked};
-    if (applies)
-        world_settle(w, &b);
+    if (!applies)
+        return;
+    struct answer answers[MAX_BATCH];
+    for (size_t i = 0; i < b.n; i++) {
+        struct event *e = &b.events[i];
+        answers[i] = (struct answer){.status = intent.answers[i],
+                                     .body = bytes_str(w->events[e->seq - 1].id)};
+        e->answer = answers[i].status != 0 ? &answers[i] : NULL;
+    }
+    settle(w, &b, true);
 }
 
 void world_decide(struct world *w, bool commits)

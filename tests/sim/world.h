@@ -56,6 +56,7 @@ struct sim_intent {
     bool exists;
     bool is_parked;
     struct event events[MAX_BATCH];
+    int32_t answers[MAX_BATCH]; /* the status of each; 0: no answer */
     size_t n;
 };
 
@@ -170,6 +171,10 @@ bool world_lane_is_live(const struct world *w, const char *key);
 /* The first live row of the row's lane. */
 bool world_is_head(const struct world *w, const struct sim_row *row);
 
+/* What the receiver answers to a third of the events: the event's id, and a status for each
+ * result. False: it answers nothing. */
+bool world_answer(const struct world *w, int event, enum sink_result result,
+                  struct answer *ret_answer);
 /* All is quiet: everything must be settled and delivered. */
 void world_check_end(struct world *w);
 bool world_is_done(const struct world *w);

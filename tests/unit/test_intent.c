@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/intent.h"
 
+#include "core/answer.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -112,10 +114,76 @@ static void events_that_are_over_take_no_room(void **state)
     outrider__strbuf_release(&each);
 }
 
+/* One event that is over, one that was parked, and a dead one. */
+static void give_answers(void)
+{
+    outrider__answer_keep(&batch.events[1], &(struct answer){.status = 204});
+    outrider__answer_keep(&batch.events[2],
+                          &(struct answer){.status = 503, .body = BYTES_LIT("\0later")});
+    outrider__answer_keep(&batch.events[6],
+                          &(struct answer){.status = -1, .body = BYTES_LIT(""), .is_cut = true});
+}
+
+static void answers_come_back_with_their_events(void **state)
+{
+    (void)state;
+    struct strbuf out;
+    struct batch back;
+    struct bytes own;
+    give_answers();
+    write_it(0, &out);
+    assert_memory_equal(out.data, "OI2", 3);
+    assert_int_equal(outrider__intent_read(strbuf_bytes(&out), &back, &own, NULL), 0);
+    for (int i = 0; i < N; i++) {
+        const struct answer *a = batch.events[i].answer, *b = back.events[i].answer;
+        assert_int_equal(a == NULL, b == NULL);
+        if (a == NULL)
+            continue;
+        assert_int_equal(a->status, b->status);
+        assert_int_equal(a->is_cut, b->is_cut);
+        assert_same(a->body, b->body);
+        assert_int_equal(back.events[i].outcome, batch.events[i].outcome);
+    }
+    outrider__batch_release(&back);
+    outrider__strbuf_release(&out);
+}
+
+/* Relays of two versions may take turns: contract (3). */
+static void without_answers_the_form_is_the_old_one(void **state)
+{
+    (void)state;
+    struct strbuf out;
+    struct batch back;
+    struct bytes own;
+    write_it(INTENT_VALUES, &out);
+    assert_memory_equal(out.data, "OI1", 3);
+    out.data[2] = '2'; /* a form with answers may have none */
+    assert_int_equal(outrider__intent_read(strbuf_bytes(&out), &back, &own, NULL), 0);
+    outrider__batch_release(&back);
+    out.data[2] = '3';
+    assert_int_equal(outrider__intent_read(strbuf_bytes(&out), &back, &own, NULL), -1);
+    outrider__strbuf_release(&out);
+}
+
+static void an_answer_that_is_too_long_is_refused(void **state)
+{
+    (void)state;
+    static char text[ANSWER_MAX + 1];
+    struct answer longer = {.body = bytes_of(text, sizeof text)};
+    struct strbuf out;
+    struct batch back;
+    struct bytes own;
+    batch.events[0].answer = &longer;
+    write_it(0, &out);
+    assert_int_equal(outrider__intent_read(strbuf_bytes(&out), &back, &own, NULL), -1);
+    outrider__strbuf_release(&out);
+}
+
 static void whatever_is_cut_off_is_refused(void **state)
 {
     (void)state;
     struct strbuf out;
+    give_answers();
     write_it(INTENT_VALUES, &out);
     for (size_t n = 0; n < out.len; n++) {
         struct outrider_error err = {0};
@@ -131,6 +199,7 @@ static void whatever_is_changed_is_refused_or_read_as_far_as_it_makes_sense(void
 {
     (void)state;
     struct strbuf out;
+    give_answers();
     write_it(INTENT_VALUES, &out);
     for (size_t i = 0; i < out.len; i++) {
         for (int change = 1; change < 256; change *= 3) {
@@ -155,6 +224,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_read_has_the_outcomes_that_were_written, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(events_that_are_over_take_no_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_come_back_with_their_events, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_answers_the_form_is_the_old_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_answer_that_is_too_long_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(whatever_is_cut_off_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             whatever_is_changed_is_refused_or_read_as_far_as_it_makes_sense, set_up, tear_down),

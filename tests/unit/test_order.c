@@ -81,15 +81,15 @@ static int number_of(const struct world *w, const struct delivery *d)
     return (int)((item_of(d) - &w->items[0][0]) % PER_LANE);
 }
 
-static void on_reported(void *ctx, struct delivery *d, enum sink_result result,
-                        const struct outrider_error *why)
+static void on_reported(void *ctx, struct delivery *d, const struct sink_report *report)
 {
     struct world *w = ctx;
+    enum sink_result result = report->result;
     struct item *i = item_of(d);
     assert_true(w->may_report); /* (3) */
     assert_int_equal(i->place, AT_SINK);
     assert_int_equal(++i->n_reports, i->n_submits); /* (5) */
-    assert_true((why == NULL) == (result == SINK_DELIVERED));
+    assert_true((report->why == NULL) == (result == SINK_DELIVERED));
     w->n_reported++;
     if (result == SINK_DEAD) {
         assert_true(i->is_poison); /* (7): nobody is blamed for another one's fault */

@@ -103,7 +103,7 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
     (void)err;
     n_sent += n_taken;
     for (size_t i = 0; i < n_taken; i++)
-        s->reported(s->reported_ctx, taken[i], SINK_DELIVERED, NULL);
+        sink_report(s, taken[i], SINK_DELIVERED, NULL);
     n_taken = 0;
     if (is_asked && may_commit) {
         is_asked = s->is_busy = false;

@@ -121,7 +121,7 @@ static int sink_poll(struct sink *s, struct instant now, struct outrider_error *
     (void)now;
     (void)err;
     for (size_t i = 0; i < n_taken; i++)
-        s->reported(s->reported_ctx, taken[i], SINK_DELIVERED, NULL);
+        sink_report(s, taken[i], SINK_DELIVERED, NULL);
     published += (int)n_taken;
     n_taken = 0;
     return 0;

@@ -88,17 +88,17 @@ static void example_report(struct sink *s, struct delivery *d, enum client_answe
     struct outrider_error why = {0};
     switch (answer) {
     case CLIENT_CONFIRMED:
-        s->reported(s->reported_ctx, d, SINK_DELIVERED, NULL);
+        sink_report(s, d, SINK_DELIVERED, NULL);
         break;
     case CLIENT_AWAY:
         (void)outrider__fail(&why, OUTRIDER_SINK_DOWN, OUTRIDER_RETRY, "the broker is away");
-        s->reported(s->reported_ctx, d, SINK_DOWN, &why);
+        sink_report(s, d, SINK_DOWN, &why);
         break;
     case CLIENT_REFUSED:
         (void)outrider__fail(&why, OUTRIDER_TOPIC, OUTRIDER_DEAD,
                              "the broker refuses the topic '%.*s'", (int)d->topic.len,
                              d->topic.data);
-        s->reported(s->reported_ctx, d, SINK_DEAD, &why);
+        sink_report(s, d, SINK_DEAD, &why);
         break;
     }
 }

@@ -354,7 +354,7 @@ static void order_delivered(const struct order *o, const struct order_message *m
     struct order_group *g = m->group;
     if (g->is_careful && g->window < WINDOW_MAX && !o->is_atomic)
         g->window *= 2;
-    o->sink->reported(o->sink->reported_ctx, m->d, SINK_DELIVERED, NULL);
+    sink_report(o->sink, m->d, SINK_DELIVERED, NULL);
 }
 
 static enum sink_result order_failed(const struct order *o, struct order_message *m,
@@ -373,7 +373,7 @@ static enum sink_result order_failed(const struct order *o, struct order_message
     if (o->is_atomic && m->is_alone && (result == SINK_RETRY || result == SINK_DEAD))
         g->is_careful =
             false; /* the culprit is found, and the next transaction has a fresh start */
-    o->sink->reported(o->sink->reported_ctx, m->d, result, &v->why);
+    sink_report(o->sink, m->d, result, &v->why);
     return result;
 }
 
@@ -432,8 +432,7 @@ static void order_report_judged(struct order *o)
     struct order_message *m;
     outrider__fail_nomem(&unknown);
     while ((m = order_pop(&o->judged)) != NULL) {
-        o->sink->reported(o->sink->reported_ctx, m->d, m->result,
-                          m->why != NULL ? m->why : &unknown);
+        sink_report(o->sink, m->d, m->result, m->why != NULL ? m->why : &unknown);
         order_message_free(o, m);
     }
 }

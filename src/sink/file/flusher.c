@@ -165,13 +165,13 @@ static void report_group(struct flusher *f, struct flusher_group *g)
     for (size_t i = 0; i < g->n; i++) {
         enum sink_result result = (enum sink_result)g->results[i];
         if (result == SINK_DELIVERED) {
-            s->reported(s->reported_ctx, g->items[i], result, NULL);
+            sink_report(s, g->items[i], result, NULL);
         } else if (result == SINK_DEAD) {
             struct outrider_error why = {0};
             f->ops->explain(s, g->items[i], &why);
-            s->reported(s->reported_ctx, g->items[i], result, &why);
+            sink_report(s, g->items[i], result, &why);
         } else {
-            s->reported(s->reported_ctx, g->items[i], result, &g->why);
+            sink_report(s, g->items[i], result, &g->why);
         }
     }
     g->n = 0;

@@ -61,7 +61,7 @@ static int null_poll(struct sink *s, struct instant now, struct outrider_error *
     /* Whoever is told may submit again: only what is here now is reported. */
     size_t n = k->n;
     for (size_t i = 0; i < n; i++)
-        s->reported(s->reported_ctx, k->held[i], SINK_DELIVERED, NULL);
+        sink_report(s, k->held[i], SINK_DELIVERED, NULL);
     k->n -= n;
     if (k->n > 0)
         memmove(k->held, k->held + n, k->n * sizeof(struct delivery *));
