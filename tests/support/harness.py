@@ -6,6 +6,7 @@ fails loudly at its deadline.
 """
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -47,6 +48,23 @@ def environment(extra=None):
         env.pop(name, None)
     env.update(extra or {})
     return env
+
+
+def failpoints(*rooms):
+    """The names of the failpoints in these rooms of src, with all that is in them. A room
+    without one is a mistake of the caller: a test that kills nowhere passes always."""
+    names = set()
+    for room in rooms:
+        found = set()
+        for directory, _, files in os.walk(os.path.join(SOURCE, "src", room)):
+            for name in files:
+                if name.endswith(".c"):
+                    with open(os.path.join(directory, name), encoding="utf-8") as f:
+                        found.update(re.findall(r'FAILPOINT\("([^"]+)"\)', f.read()))
+        if not found:
+            raise AssertionError("no failpoint in src/%s" % room)
+        names |= found
+    return names
 
 
 def wait_until(condition, what="the condition", deadline=DEADLINE):

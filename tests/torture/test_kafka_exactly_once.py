@@ -2,11 +2,8 @@
 """exactly_once, and a relay that is killed: at every point by name, with events
 in the batch that are parked and that die, and at random under load. A reader of
 committed messages sees each event once, in order."""
-import glob
 import json
-import os
 import random
-import re
 import signal
 import sys
 
@@ -34,18 +31,15 @@ def tearDownModule():
         cluster.close()
 
 
-def names_in_source(*patterns):
-    names = set()
-    for pattern in patterns:
-        for path in glob.glob(os.path.join(harness.SOURCE, "src", pattern)):
-            with open(path, encoding="utf-8") as f:
-                names.update(re.findall(r'FAILPOINT\("([^"]+)"\)', f.read()))
+def intent_points(room):
+    names = sorted(n for n in harness.failpoints(room) if n.startswith("intent."))
+    assert names, "no failpoint of intents in src/" + room
     return names
 
 
-COMMON_POINTS = sorted(names_in_source("core/*.c", "sink/kafka*.c") - {"relay.before_settle", "relay.delivered"})
-SQLITE_POINTS = sorted(names_in_source("db/sqlite/source_intent.c"))
-POSTGRES_POINTS = sorted(names_in_source("db/postgres/intent.c"))
+COMMON_POINTS = sorted(harness.failpoints("core", "sink/kafka") - {"relay.before_settle", "relay.delivered"})
+SQLITE_POINTS = intent_points("db/sqlite")
+POSTGRES_POINTS = intent_points("db/postgres")
 
 
 class Shop:

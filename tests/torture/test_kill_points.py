@@ -5,9 +5,6 @@
 The names come from the source, so a new one is tried as soon as it is there.
 One that the relay never comes by is a failure: its test would prove nothing.
 """
-import glob
-import os
-import re
 import unittest
 
 import harness
@@ -28,11 +25,7 @@ ONCE_A_RUN = {"sqlite.open", "file.before_cut", "sqlite.fetch_parked", "sqlite.c
 
 def names_in_source():
     """Those that a relay from SQLite into files can pass."""
-    names = set()
-    for pattern in ("core/*.c", "db/sqlite/*.c", "sink/file*.c"):
-        for path in glob.glob(os.path.join(harness.SOURCE, "src", pattern)):
-            with open(path, encoding="utf-8") as f:
-                names.update(re.findall(r'FAILPOINT\("([^"]+)"\)', f.read()))
+    names = harness.failpoints("core", "db/sqlite", "sink/file")
     # Those of exactly once need a sink with transactions: test_kafka_exactly_once.py.
     return {n for n in names if not n.startswith(("exact.", "intent."))}
 

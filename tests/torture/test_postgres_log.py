@@ -5,15 +5,13 @@ again; and a death at each failpoint on the way.
 
 OUTRIDER_SOAK=1 runs the random part for a minute instead of ten seconds;
 OUTRIDER_SEED repeats a run's choices (not its timing)."""
-import glob
 import os
 import random
-import re
 import threading
 import time
 
 import harness
-from harness import SOURCE, wait_until
+from harness import wait_until
 from pgcase import PostgresTest
 from pgserver import SqlError
 
@@ -186,13 +184,8 @@ class RandomWriters(PostgresTest):
 
 def failpoints():
     """Every failpoint that a relay of PostgreSQL into files can pass."""
-    names = set()
-    for path in glob.glob(os.path.join(SOURCE, "src", "db", "postgres", "*.c")) + \
-            glob.glob(os.path.join(SOURCE, "src", "core", "relay*.c")) + \
-            glob.glob(os.path.join(SOURCE, "src", "sink", "file*.c")):
-        with open(path, encoding="utf-8") as f:
-            names |= set(re.findall(r'FAILPOINT\("([^"]+)"\)', f.read()))
-    return sorted(name for name in names if not name.startswith(("cdc.", "status.")))
+    names = harness.failpoints("core", "db/postgres", "sink/file")
+    return sorted(name for name in names if not name.startswith(("cdc.", "status.", "slot.", "exact.", "intent.")))
 
 
 class Deaths(PostgresTest):
