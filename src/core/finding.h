@@ -19,14 +19,4 @@ struct finder {
 void outrider__find(const struct finder *f, enum finding_level level, const char *advice,
                     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* What every database with an outbox says alike. */
-struct store_status; /* core/store.h */
-/* How far it is, and whether it lags; holder: who is active (NULL: nobody). */
-void outrider__find_lag(const struct finder *f, const struct store_status *st, const char *holder);
-void outrider__find_failed(const struct finder *f, const struct store_status *st);
-void outrider__find_payload(const struct finder *f, int64_t largest, int64_t max_payload);
-/* Says nothing of headers that are within their bound. */
-void outrider__find_headers(const struct finder *f, int64_t largest, int64_t max_headers);
-void outrider__find_retention(const struct finder *f, int64_t retention_us);
-
 #endif

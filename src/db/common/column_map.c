@@ -595,6 +595,29 @@ bool outrider__map_keeps_retries(const struct column_map *m)
            (m->columns[ROLE_NEXT_ATTEMPT_AT] != NULL || m->columns[ROLE_UPDATED_AT] != NULL);
 }
 
+const struct map_column *outrider__map_mark_column(const struct column_map *m)
+{
+    switch (m->mark) {
+    case MARK_STATUS:
+        return m->columns[ROLE_STATUS];
+    case MARK_BOOLEAN:
+        return m->columns[ROLE_PUBLISHED];
+    case MARK_TIME:
+        return m->columns[ROLE_PUBLISHED_AT];
+    default:
+        return NULL;
+    }
+}
+
+const struct map_column *outrider__map_order_column(const struct column_map *m)
+{
+    static const enum column_role roles_of_order[] = {ROLE_SEQ, ROLE_CREATED_AT, ROLE_ID};
+    size_t i = 0;
+    while (m->columns[roles_of_order[i]] == NULL && roles_of_order[i] != ROLE_ID)
+        i++;
+    return m->columns[roles_of_order[i]];
+}
+
 bool outrider__map_shows_claims(const struct column_map *m)
 {
     return outrider__map_can_compete(m) ||

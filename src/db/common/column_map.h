@@ -87,7 +87,9 @@ struct map_dialect {
     const char *allow_null;   /* @column@ loses NOT NULL */
     const char *widen;        /* @column@ becomes an integer of 64 bits */
     const char *wide_integer; /* the name of that type */
-    const char *join_relay;   /* @role@ gets the rights of the role outrider_relay */
+    const char *add_sequence; /* advice: a column that the database numbers */
+    const char *order_without_sequence; /* "insertion, as far as ..." */
+    const char *join_relay;             /* @role@ gets the rights of the role outrider_relay */
 };
 
 struct map_table {
@@ -159,6 +161,11 @@ bool outrider__map_keeps_retries(const struct column_map *m);
 bool outrider__map_shows_claims(const struct column_map *m);
 /* Two relays can compete: the row says who has it, and since when. */
 bool outrider__map_can_compete(const struct column_map *m);
+
+/* The column that says whether a row is published; NULL: none. */
+const struct map_column *outrider__map_mark_column(const struct column_map *m);
+/* The column that an index for unpublished rows begins with. */
+const struct map_column *outrider__map_order_column(const struct column_map *m);
 
 /* "map.created_at" */
 const char *outrider__map_option(enum column_role role);

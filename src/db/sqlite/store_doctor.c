@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "common/findings.h"
+
 #define WAL_LARGE (64LL << 20)
 #define CHECK_AT_MOST (256LL << 20) /* a check reads the whole file */
 
@@ -128,10 +130,8 @@ static void check_numbers(const struct doctor *d)
                        "resync`",
                        "seqs are used up: nobody can insert an event (SQLITE_FULL)");
     if (outrider__sqlite_int(d->s->db, "SELECT count(*) FROM outbox WHERE seq < 1", 0, &n_below,
-                             NULL) == 0 &&
-        n_below > 0)
-        outrider__find(&d->to, FINDING_WARNING, "insert them anew without a seq, and delete these",
-                       "%lld rows have a seq below 1: nobody delivers them", (long long)n_below);
+                             NULL) == 0)
+        outrider__find_below_first(&d->to, NULL, n_below);
 }
 
 int outrider__sqlite_doctor(struct store *base, finding_fn *found, void *ctx,

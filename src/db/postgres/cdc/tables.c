@@ -59,7 +59,7 @@ int outrider__cdc_tables_begin(struct pg_source *s,
                               s->cat.table);
     if (!t->is_mapped)
         return outrider__pg_catalog_check_log(&s->cat, err) < 0 ? -1 : done(s, err);
-    int n = outrider__pg_table_reader_count(s->config, err);
+    int n = outrider__study_count(s->config, err);
     if (n < 0)
         return -1;
     t->items = calloc((size_t)n, sizeof *t->items);

@@ -795,7 +795,7 @@ static void build(struct strbuf *q, const struct status_source *d, const struct 
         break;
     case ST_WORDS:
         if (t->a.map.waits_for_words)
-            outrider__pg_table_values_sql(&t->a, d->s->config, &d->s->cat, q);
+            outrider__pg_table_words_sql(&t->a, d->s->config, q);
         break;
     case ST_UNCOVERED:
         /* The CHECK of our own table admits no other word. */

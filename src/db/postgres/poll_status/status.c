@@ -105,13 +105,11 @@ void outrider__pg_status_take_args(struct status_source *d, const struct status_
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_str(&d->args, cursor_sink(config));
     outrider__pg_arg_str(&d->args, cursor_policy(config));
-    if (t->a.map.mark != MARK_STATUS || t->a.map.waits_for_words) {
-        outrider__pg_arg_null(&d->args, PG_TEXT);
-        return;
-    }
     outrider__strbuf_init(&words, 4096);
-    outrider__map_words(&t->a.map, &words);
-    outrider__pg_arg_str(&d->args, strbuf_cstr(&words));
+    if (outrider__study_remembers(&t->a, &words))
+        outrider__pg_arg_str(&d->args, strbuf_cstr(&words));
+    else
+        outrider__pg_arg_null(&d->args, PG_TEXT);
     outrider__strbuf_release(&words);
 }
 
@@ -216,7 +214,7 @@ static int make(struct pg_source *s, struct outrider_error *err)
     outrider__arena_init(&d->arena, 16384);
     outrider__pg_args_init(&d->args);
     name_owner(d);
-    int n = outrider__pg_table_reader_count(s->config, err);
+    int n = outrider__study_count(s->config, err);
     if (n < 0)
         return -1;
     d->n_tables = (size_t)n;

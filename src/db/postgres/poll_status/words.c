@@ -48,21 +48,20 @@ static int on_words(void *ctx, PGresult **results, int n, struct outrider_error 
 {
     struct status_source *d = ctx;
     struct status_table *t = d->fetching.table;
-    struct bytes words = outrider__pg_get_bytes(results[0], 0, 0);
+    struct bytes found = outrider__pg_get_bytes(results[0], 0, 0);
+    struct study_words words;
     struct outrider_error why;
     (void)n;
     t->is_exhausted = !d->is_before_mark;
-    if (bytes_eq(words, strbuf_bytes(&t->seen)))
+    if (bytes_eq(found, strbuf_bytes(&t->seen)))
         return outrider__pg_status_was_empty(d, err);
     outrider__strbuf_clear(&t->seen);
-    outrider__strbuf_append(&t->seen, words);
+    outrider__strbuf_append(&t->seen, found);
     if (t->seen.failed)
         return outrider__fail_nomem(err);
-    if (outrider__pg_table_values(&t->a, d->s->config, results[0], &d->arena, err) < 0)
+    if (outrider__pg_table_words(results[0], &d->arena, &words, err) < 0)
         return -1;
-    struct column_map before = t->a.map;
-    if (outrider__pg_table_infer(&t->a, d->s->config, &d->s->cat, &why) < 0) {
-        t->a.map = before;
+    if (outrider__study_learn(&t->a, d->s->config, &words, &why) < 0) {
         /* The stream needs no words, and the sweep before it takes whatever is not settled. */
         if (d->s->cdc != NULL)
             return outrider__pg_status_was_empty(d, err);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "common/findings.h"
 #include "postgres/table/table.h"
 #include "postgres/client/client.h"
 #include "postgres/shared/durable.h"
@@ -151,10 +152,7 @@ static void check_numbers(const struct doctor *d)
     outrider__strbuf_appendf(&sql, "SELECT count(*) FROM %s WHERE seq < 1", d->s->cat.table);
     int64_t n = ask(d, strbuf_cstr(&sql), 0);
     outrider__strbuf_release(&sql);
-    if (n > 0)
-        outrider__find(&d->to, FINDING_WARNING, "insert them anew without a seq, and delete these",
-                       "%lld rows of %s have a seq below 1: nobody delivers them", (long long)n,
-                       d->s->cat.table);
+    outrider__find_below_first(&d->to, d->s->cat.table, n);
 }
 
 static void check_retention(const struct doctor *d)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Removing rows that were settled long ago. */
+#include "common/sql.h"
 #include "postgres/store/store.h"
 #include "postgres/table/table.h"
-
-#define TABLE_SQL_CAP 131072
 
 void outrider__pg_sql_settled_at(struct strbuf *sql, const struct outbox_table *a,
                                  const char *alias)
@@ -75,7 +74,7 @@ static int cleanup_table(struct pg_store *s, const struct outbox_table *a, void 
     PGresult *r = NULL;
     if (w->n >= w->limit)
         return 0;
-    outrider__strbuf_init(&q, TABLE_SQL_CAP);
+    outrider__strbuf_init(&q, SQL_TEXT_CAP);
     outrider__pg_sql_cleanup(&q, a);
     outrider__pg_args_init(&args);
     outrider__pg_arg_time(&args, w->older_than_us);

@@ -5,80 +5,113 @@
  */
 #include <stdio.h>
 
+#include "common/sql.h"
 #include "postgres/store/store.h"
 #include "postgres/table/table.h"
+#include "table.sql.h"
 
-#define TABLE_SQL_CAP 131072
+/* Result columns of table_counts. */
+enum { COUNT_PENDING, COUNT_FAILED, COUNT_DEAD, COUNT_PARKED, COUNT_PARKED_DEAD, COUNT_OLDEST };
+/* Result columns of table_pipelines. */
+enum {
+    PIPELINE_NAME,
+    PIPELINE_SINK,
+    PIPELINE_DELIVERED,
+    PIPELINE_EXPIRED,
+    PIPELINE_SKIPPED,
+    PIPELINE_DEAD,
+    PIPELINE_SETTLED_AT,
+    PIPELINE_IS_ACTIVE
+};
+
+/* The words that every block here may use. */
+struct count_words {
+    struct sql_word items[12];
+    size_t n;
+    struct strbuf outbox, id, waits, failed, dead, oldest;
+};
+
+static void count_append(const struct count_words *w, struct strbuf *sql, const char *block)
+{
+    outrider__sql_append(sql, block, w->items, w->n);
+}
+
+static void count_add_word(struct count_words *w, const char *name, const char *value)
+{
+    w->items[w->n++] = (struct sql_word){name, value};
+}
 
 /* Rows that nobody has tried yet, or that will be tried at once. $1: pipeline.
  * Mode cdc need not mark rows: what is settled it knows by their transactions. */
-static void count_waits(struct strbuf *q, const struct outbox_table *a)
+static void count_waits(const struct count_words *w, struct strbuf *sql,
+                        const struct outbox_table *a)
 {
     if (a->map.mark == MARK_NONE && a->cursor_table[0] != '\0')
-        outrider__strbuf_appendf(q,
-                                 "EXISTS (SELECT FROM %s k WHERE k.pipeline = $1::text AND k.mode "
-                                 "= 'cdc')",
-                                 a->cursor_table);
+        count_append(w, sql, sql_table_is_streamed);
     else
-        outrider__pg_sql_unsettled(q, a, "o.");
-    outrider__pg_sql_not_streamed(q, a, "$1::text");
+        outrider__pg_sql_unsettled(sql, a, "o.");
+    outrider__pg_sql_not_streamed(sql, a, "$1::text");
     if (!a->parks_retries) {
-        strbuf_append_str(q, " AND NOT ");
-        outrider__pg_sql_is_state(q, a, STATE_FAILED);
+        strbuf_append_str(sql, " AND NOT ");
+        outrider__pg_sql_is_state(sql, a, STATE_FAILED);
     }
     if (a->parks_dead) {
-        strbuf_append_str(q, " AND ");
-        outrider__pg_sql_id(q, a, "o.");
-        outrider__strbuf_appendf(q,
-                                 " NOT IN (SELECT p.id FROM %s p WHERE p.pipeline = "
-                                 "$1::text AND p.id IS NOT NULL AND p.outbox = ",
-                                 a->parked_table);
-        outrider__pg_sql_literal(q, a->outbox);
-        strbuf_append_str(q, ")");
+        strbuf_append_str(sql, " AND ");
+        count_append(w, sql, sql_table_is_not_parked);
     }
 }
 
-static void count_state(struct strbuf *q, const struct outbox_table *a, bool is_kept,
+static void count_state(struct strbuf *sql, const struct outbox_table *a, bool is_kept,
                         enum map_state state)
 {
-    strbuf_append_str(q, ", ");
     if (!is_kept) {
-        strbuf_append_str(q, "0::int8");
+        strbuf_append_str(sql, "0::int8");
         return;
     }
-    outrider__strbuf_appendf(q, "(SELECT count(*) FROM %s o WHERE ", a->outbox);
-    outrider__pg_sql_is_state(q, a, state);
-    strbuf_append_str(q, ")");
+    outrider__strbuf_appendf(sql, "(SELECT count(*) FROM %s o WHERE ", a->outbox);
+    outrider__pg_sql_is_state(sql, a, state);
+    strbuf_append_str(sql, ")");
 }
 
-/* pending, failed, dead (in the table), parked, dead (copies), oldest. */
-static void count_sql(struct strbuf *q, const struct outbox_table *a)
+static void count_oldest(struct strbuf *sql, const struct outbox_table *a, const char *waits)
 {
-    bool has_time = a->map.columns[ROLE_CREATED_AT] != NULL;
-    outrider__strbuf_appendf(q, "SELECT (SELECT count(*) FROM %s o WHERE ", a->outbox);
-    count_waits(q, a);
-    strbuf_append_str(q, ")");
-    count_state(q, a, !a->parks_retries, STATE_FAILED);
-    count_state(q, a, !a->parks_dead, STATE_DEAD);
-    for (int dead = 0; dead < 2; dead++) {
-        outrider__strbuf_appendf(q,
-                                 ", (SELECT count(*) FROM %s p WHERE p.pipeline = $1::text AND "
-                                 "p.outbox = ",
-                                 a->parked_table);
-        outrider__pg_sql_literal(q, a->outbox);
-        outrider__strbuf_appendf(q, " AND p.state %s 'dead')", dead ? "=" : "<>");
-    }
-    if (!has_time) {
-        strbuf_append_str(q, ", NULL::timestamptz");
+    if (a->map.columns[ROLE_CREATED_AT] == NULL) {
+        strbuf_append_str(sql, "NULL::timestamptz");
         return;
     }
-    strbuf_append_str(q, ", (SELECT ");
-    outrider__pg_sql_time_of(q, a, ROLE_CREATED_AT, "m.oldest");
-    strbuf_append_str(q, " FROM (SELECT min(");
-    outrider__pg_sql_column(q, a, ROLE_CREATED_AT, "o.");
-    outrider__strbuf_appendf(q, ") AS oldest FROM %s o WHERE ", a->outbox);
-    count_waits(q, a);
-    strbuf_append_str(q, ") m)");
+    strbuf_append_str(sql, "(SELECT ");
+    outrider__pg_sql_time_of(sql, a, ROLE_CREATED_AT, "m.oldest");
+    strbuf_append_str(sql, " FROM (SELECT min(");
+    outrider__pg_sql_column(sql, a, ROLE_CREATED_AT, "o.");
+    outrider__strbuf_appendf(sql, ") AS oldest FROM %s o WHERE %s) m)", a->outbox, waits);
+}
+
+static void count_sql(struct strbuf *sql, const struct outbox_table *a)
+{
+    struct count_words w = {.n = 0};
+    struct strbuf *const parts[] = {&w.outbox, &w.id, &w.waits, &w.failed, &w.dead, &w.oldest};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        outrider__strbuf_init(parts[i], SQL_TEXT_CAP);
+    outrider__pg_sql_literal(&w.outbox, a->outbox);
+    outrider__pg_sql_id(&w.id, a, "o.");
+    count_add_word(&w, "table", a->outbox);
+    count_add_word(&w, "cursor", a->cursor_table);
+    count_add_word(&w, "parked", a->parked_table);
+    count_add_word(&w, "outbox", strbuf_cstr(&w.outbox));
+    count_add_word(&w, "id", strbuf_cstr(&w.id));
+    count_waits(&w, &w.waits, a);
+    count_state(&w.failed, a, !a->parks_retries, STATE_FAILED);
+    count_state(&w.dead, a, !a->parks_dead, STATE_DEAD);
+    count_oldest(&w.oldest, a, strbuf_cstr(&w.waits));
+    count_add_word(&w, "waits", strbuf_cstr(&w.waits));
+    count_add_word(&w, "failed", strbuf_cstr(&w.failed));
+    count_add_word(&w, "dead", strbuf_cstr(&w.dead));
+    count_add_word(&w, "oldest", strbuf_cstr(&w.oldest));
+    count_append(&w, sql, sql_table_counts);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        sql->failed |= parts[i]->failed;
+        outrider__strbuf_release(parts[i]);
+    }
 }
 
 /* Rows that wait for ever, unless somebody says what their state means. */
@@ -88,7 +121,7 @@ static int count_add_uncovered(struct pg_store *s, const struct outbox_table *a,
     struct strbuf words;
     uint64_t n = 0;
     size_t len = strlen(st->uncovered_text);
-    outrider__strbuf_init(&words, TABLE_SQL_CAP);
+    outrider__strbuf_init(&words, SQL_TEXT_CAP);
     int rc = outrider__pg_tables_uncovered(s, a, st->pipeline, &words, &n, err);
     if (rc == 0 && n > 0)
         (void)snprintf(st->uncovered_text + len, sizeof st->uncovered_text - len,
@@ -100,6 +133,11 @@ static int count_add_uncovered(struct pg_store *s, const struct outbox_table *a,
     return rc;
 }
 
+static uint64_t count_at(const PGresult *r, int column)
+{
+    return (uint64_t)outrider__pg_get_int(r, 0, column, 0);
+}
+
 static int count_add(struct pg_store *s, const struct outbox_table *a, void *ctx,
                      struct outrider_error *err)
 {
@@ -107,7 +145,7 @@ static int count_add(struct pg_store *s, const struct outbox_table *a, void *ctx
     struct strbuf q;
     struct pg_args args;
     PGresult *r = NULL;
-    outrider__strbuf_init(&q, TABLE_SQL_CAP);
+    outrider__strbuf_init(&q, SQL_TEXT_CAP);
     count_sql(&q, a);
     outrider__pg_args_init(&args);
     outrider__pg_arg_str(&args, st->pipeline);
@@ -115,29 +153,15 @@ static int count_add(struct pg_store *s, const struct outbox_table *a, void *ctx
     outrider__pg_args_release(&args);
     if (rc < 0)
         return -1;
-    st->pending += (uint64_t)outrider__pg_get_int(r, 0, 0, 0);
-    st->parked += (uint64_t)(outrider__pg_get_int(r, 0, 1, 0) + outrider__pg_get_int(r, 0, 3, 0));
-    st->dead += (uint64_t)(outrider__pg_get_int(r, 0, 2, 0) + outrider__pg_get_int(r, 0, 4, 0));
-    int64_t oldest = outrider__pg_get_time(r, 0, 5, 0);
+    st->pending += count_at(r, COUNT_PENDING);
+    st->parked += count_at(r, COUNT_FAILED) + count_at(r, COUNT_PARKED);
+    st->dead += count_at(r, COUNT_DEAD) + count_at(r, COUNT_PARKED_DEAD);
+    int64_t oldest = outrider__pg_get_time(r, 0, COUNT_OLDEST, 0);
     if (oldest != 0 && (st->oldest_pending_us == 0 || oldest < st->oldest_pending_us))
         st->oldest_pending_us = oldest;
     PQclear(r);
     return count_add_uncovered(s, a, st, err);
 }
-
-/* One row a pipeline, over all its tables; $1: tables, $2: the pipeline that is
- * shown where none has run yet. The lock is on the first table. */
-static const char count_sql_pipelines[] =
-    "SELECT c.pipeline, max(c.sink), sum(c.delivered_total)::int8, sum(c.expired_total)::int8, "
-    "sum(c.skipped_total)::int8, sum(c.dead_total)::int8, max(c.settled_at), bool_or(EXISTS ("
-    "SELECT FROM pg_locks l CROSS JOIN LATERAL (SELECT hashtextextended('outrider/' || c.outbox || "
-    "'/' || c.pipeline, 0) AS key) k WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = "
-    "1 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND "
-    "l.classid = ((k.key >> 32) & 4294967295)::oid AND l.objid = (k.key & 4294967295)::oid)) FROM "
-    "(SELECT pipeline, outbox, sink, delivered_total, expired_total, skipped_total, dead_total, "
-    "settled_at FROM %s WHERE outbox = ANY ($1::text[]) UNION ALL SELECT $2::text, '', '', 0, 0, "
-    "0, 0, NULL WHERE NOT EXISTS (SELECT FROM %s WHERE outbox = ANY ($1::text[]))) c GROUP BY "
-    "c.pipeline ORDER BY c.pipeline";
 
 static int count_add_name(struct pg_store *s, const struct outbox_table *a, void *ctx,
                           struct outrider_error *err)
@@ -146,6 +170,22 @@ static int count_add_name(struct pg_store *s, const struct outbox_table *a, void
     (void)err;
     outrider__pg_array_text(ctx, bytes_str(a->outbox));
     return 0;
+}
+
+static void count_read_pipeline(const PGresult *r, int i, struct store_status *ret_status)
+{
+    *ret_status = (struct store_status){
+        .delivered_total = (uint64_t)outrider__pg_get_int(r, i, PIPELINE_DELIVERED, 0),
+        .expired_total = (uint64_t)outrider__pg_get_int(r, i, PIPELINE_EXPIRED, 0),
+        .skipped_total = (uint64_t)outrider__pg_get_int(r, i, PIPELINE_SKIPPED, 0),
+        .dead_total = (uint64_t)outrider__pg_get_int(r, i, PIPELINE_DEAD, 0),
+        .settled_at_us = outrider__pg_get_time(r, i, PIPELINE_SETTLED_AT, 0),
+        .relay_active = outrider__pg_get_bool(r, i, PIPELINE_IS_ACTIVE),
+    };
+    (void)snprintf(ret_status->pipeline, sizeof ret_status->pipeline, "%s",
+                   outrider__pg_get_str(r, i, PIPELINE_NAME));
+    (void)snprintf(ret_status->sink, sizeof ret_status->sink, "%s",
+                   outrider__pg_get_str(r, i, PIPELINE_SINK));
 }
 
 int outrider__pg_tables_status(struct pg_store *s, void (*row)(void *, const struct store_status *),
@@ -159,8 +199,9 @@ int outrider__pg_tables_status(struct pg_store *s, void (*row)(void *, const str
     int rc = outrider__pg_tables_each(s, count_add_name, &args, err);
     outrider__pg_array_end(&args);
     outrider__pg_arg_str(&args, s->config->name);
-    outrider__strbuf_init(&q, TABLE_SQL_CAP);
-    outrider__strbuf_appendf(&q, count_sql_pipelines, s->cat.cursor_table, s->cat.cursor_table);
+    outrider__strbuf_init(&q, SQL_TEXT_CAP);
+    const struct sql_word words[] = {{"cursor", s->cat.cursor_table}};
+    outrider__sql_append(&q, sql_table_pipelines, words, 1);
     if (rc == 0)
         rc = outrider__pg_tables_query(s, &q, &args, "cannot read the status", &r, err);
     else
@@ -169,16 +210,8 @@ int outrider__pg_tables_status(struct pg_store *s, void (*row)(void *, const str
     if (rc < 0)
         return -1;
     for (int i = 0; rc == 0 && i < PQntuples(r); i++) {
-        struct store_status st = {
-            .delivered_total = (uint64_t)outrider__pg_get_int(r, i, 2, 0),
-            .expired_total = (uint64_t)outrider__pg_get_int(r, i, 3, 0),
-            .skipped_total = (uint64_t)outrider__pg_get_int(r, i, 4, 0),
-            .dead_total = (uint64_t)outrider__pg_get_int(r, i, 5, 0),
-            .settled_at_us = outrider__pg_get_time(r, i, 6, 0),
-            .relay_active = outrider__pg_get_bool(r, i, 7),
-        };
-        (void)snprintf(st.pipeline, sizeof st.pipeline, "%s", outrider__pg_get_str(r, i, 0));
-        (void)snprintf(st.sink, sizeof st.sink, "%s", outrider__pg_get_str(r, i, 1));
+        struct store_status st;
+        count_read_pipeline(r, i, &st);
         rc = outrider__pg_tables_each(s, count_add, &st, err);
         if (rc == 0)
             rc = outrider__pg_store_slot_status(s, &st, err);

@@ -2,10 +2,10 @@
 /* Dead letters that stand in the rows themselves; copies in outrider_parked are the store's. */
 #include <stdio.h>
 
+#include "common/sql.h"
 #include "postgres/store/store.h"
 #include "postgres/table/table.h"
-
-#define TABLE_SQL_CAP 131072
+#include "table.sql.h"
 
 /* When a dead row died, best known. */
 static void dead_died_at(struct strbuf *q, const struct outbox_table *a)
@@ -19,33 +19,48 @@ static void dead_died_at(struct strbuf *q, const struct outbox_table *a)
     outrider__pg_sql_time(q, a, role, "o.");
 }
 
-/* $1: ids or NULL, $2: event type or NULL, $3: since, $4: failed ones too. */
-static void dead_filter_sql(struct strbuf *q, const struct outbox_table *a)
+/* The row's event type is $2. */
+static void dead_has_type(struct strbuf *q, const struct outbox_table *a)
 {
-    const struct map_column *type = a->map.columns[ROLE_EVENT_TYPE];
-    strbuf_append_str(q, " WHERE (");
-    outrider__pg_sql_is_state(q, a, STATE_DEAD);
-    if (a->map.values[STATE_FAILED][0] != '\0') {
-        strbuf_append_str(q, " OR ($4::bool AND ");
-        outrider__pg_sql_is_state(q, a, STATE_FAILED);
-        strbuf_append_str(q, ")");
-    } else {
-        strbuf_append_str(q, " OR ($4::bool AND false)");
-    }
-    strbuf_append_str(q, ") AND ($1::text[] IS NULL OR ");
-    outrider__pg_sql_id(q, a, "o.");
-    strbuf_append_str(q, " = ANY ($1::text[])) AND ($2::text IS NULL OR ");
-    bool is_bytes = type != NULL && type->kind == KIND_BYTES;
+    bool is_bytes = table_is_bytes(a, ROLE_EVENT_TYPE);
     strbuf_append_str(q, is_bytes ? "convert_to($2::text, 'UTF8') = " : "$2::text = ");
-    if (type != NULL) {
+    if (table_has(a, ROLE_EVENT_TYPE)) {
         outrider__pg_sql_column(q, a, ROLE_EVENT_TYPE, "o.");
         strbuf_append_str(q, is_bytes ? "" : "::text");
     } else {
         outrider__pg_sql_literal(q, a->map.event_type);
     }
-    strbuf_append_str(q, ") AND ");
-    dead_died_at(q, a);
-    strbuf_append_str(q, " >= $3::timestamptz");
+}
+
+/* One of the blocks table_dead_filter and table_with_copies. */
+static void dead_where(struct strbuf *q, const struct outbox_table *a, const char *block)
+{
+    struct strbuf is_dead, is_failed, id, has_type, died_at, outbox;
+    struct strbuf *const parts[] = {&is_dead, &is_failed, &id, &has_type, &died_at, &outbox};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        outrider__strbuf_init(parts[i], SQL_TEXT_CAP);
+    if (a->map.mark == MARK_STATUS)
+        outrider__pg_sql_is_state(&is_dead, a, STATE_DEAD);
+    if (a->map.mark == MARK_STATUS && a->map.values[STATE_FAILED][0] != '\0')
+        outrider__pg_sql_is_state(&is_failed, a, STATE_FAILED);
+    else
+        strbuf_append_str(&is_failed, "false");
+    outrider__pg_sql_id(&id, a, "o.");
+    dead_has_type(&has_type, a);
+    dead_died_at(&died_at, a);
+    outrider__pg_sql_literal(&outbox, a->outbox);
+    const struct sql_word words[] = {
+        {"is_dead", strbuf_cstr(&is_dead)}, {"is_failed", strbuf_cstr(&is_failed)},
+        {"id", strbuf_cstr(&id)},           {"has_type", strbuf_cstr(&has_type)},
+        {"died_at", strbuf_cstr(&died_at)}, {"outbox", strbuf_cstr(&outbox)},
+        {"parked", a->parked_table},
+    };
+    strbuf_append_char(q, ' ');
+    outrider__sql_append(q, block, words, sizeof words / sizeof *words);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        q->failed |= parts[i]->failed;
+        outrider__strbuf_release(parts[i]);
+    }
 }
 
 static void dead_add_filter(struct pg_args *args, const struct dead_filter *f)
@@ -57,7 +72,7 @@ static void dead_add_filter(struct pg_args *args, const struct dead_filter *f)
             outrider__pg_array_text(args, bytes_str(f->ids[i]));
         outrider__pg_array_end(args);
     } else {
-        outrider__pg_arg_null(args, 1009);
+        outrider__pg_arg_null(args, PG_TEXT_ARRAY);
     }
     outrider__pg_arg_str(args, f->event_type);
     outrider__pg_arg_time(args, f->since_us);
@@ -99,7 +114,7 @@ static void dead_list_sql(struct strbuf *q, const struct outbox_table *a)
     strbuf_append_str(q, ", ");
     dead_died_at(q, a);
     outrider__strbuf_appendf(q, " FROM %s o", a->outbox);
-    dead_filter_sql(q, a);
+    dead_where(q, a, sql_table_dead_filter);
     outrider__pg_sql_order(q, a, "o.");
 }
 
@@ -156,7 +171,7 @@ static int dead_list_table(struct pg_store *s, const struct outbox_table *a, voi
         return 0;
     if (outrider__batch_init(&b, 1, SIZE_MAX, err) < 0)
         return -1;
-    outrider__strbuf_init(&q, TABLE_SQL_CAP);
+    outrider__strbuf_init(&q, SQL_TEXT_CAP);
     dead_list_sql(&q, a);
     dead_add_filter(&args, l->filter);
     int rc = outrider__pg_tables_query(s, &q, &args, "cannot list the dead letters", &r, err);
@@ -207,21 +222,6 @@ static void dead_retry_sql(struct strbuf *q, const struct outbox_table *a)
     }
 }
 
-/* Rows whose copy in outrider_parked the store is about to change. */
-static void dead_with_copies(struct strbuf *q, const struct outbox_table *a)
-{
-    strbuf_append_str(q, " WHERE ");
-    outrider__pg_sql_id(q, a, "o.");
-    outrider__strbuf_appendf(q, " IN (SELECT p.id FROM %s p WHERE p.outbox = ", a->parked_table);
-    outrider__pg_sql_literal(q, a->outbox);
-    strbuf_append_str(
-        q, " AND (p.state = 'dead' OR $4::bool) AND ($1::text[] IS NULL OR p.id = "
-           "ANY ($1::text[])) AND ($2::text IS NULL OR p.event_type IN ($2::text, '\\x' || "
-           "encode(convert_to($2::text, 'UTF8'), 'hex'))) AND "
-           "p.updated_at >= $3::timestamptz AND ($5::text IS NULL OR p.pipeline = "
-           "$5::text))");
-}
-
 static int dead_change_table(struct pg_store *s, const struct outbox_table *a, void *ctx,
                              struct outrider_error *err)
 {
@@ -233,17 +233,17 @@ static int dead_change_table(struct pg_store *s, const struct outbox_table *a, v
         return 0; /* no row of it was ever read */
     if (a->parks_dead && !c->is_discard && a->map.mark != MARK_STATUS)
         return 0; /* the row itself does not know */
-    outrider__strbuf_init(&q, TABLE_SQL_CAP);
+    outrider__strbuf_init(&q, SQL_TEXT_CAP);
     if (c->is_discard)
         outrider__strbuf_appendf(&q, "DELETE FROM %s o", a->outbox);
     else
         dead_retry_sql(&q, a);
     dead_add_filter(&args, c->filter);
     if (a->parks_dead) {
-        dead_with_copies(&q, a);
+        dead_where(&q, a, sql_table_with_copies);
         outrider__pg_arg_str(&args, c->filter->pipeline);
     } else {
-        dead_filter_sql(&q, a);
+        dead_where(&q, a, sql_table_dead_filter);
     }
     int rc = outrider__pg_tables_query(s, &q, &args, "cannot change the dead letters", &r, err);
     outrider__pg_args_release(&args);

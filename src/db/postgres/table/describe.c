@@ -6,7 +6,7 @@
 
 #include "table.sql.h"
 
-const char *const outrider__pg_table_sql = sql_table;
+const char *const outrider__pg_table_sql = sql_table_columns;
 
 #define PG_NAME 19
 _Static_assert(PG_NAME_MAX == OUTBOX_NAME_MAX, "names of tables");
@@ -21,10 +21,14 @@ const struct map_dialect outrider__pg_map_dialect = {
     .allow_null = "ALTER TABLE @table@ ALTER COLUMN @column@ DROP NOT NULL",
     .widen = "ALTER TABLE @table@ ALTER COLUMN @column@ TYPE bigint",
     .wide_integer = "bigint",
+    .add_sequence = "add a column that a sequence numbers, such as `seq bigint GENERATED ALWAYS AS "
+                    "IDENTITY`",
+    .order_without_sequence = "insertion, as far as the heap tells",
     .join_relay = "GRANT outrider_relay TO @role@",
 };
 
-enum column {
+/* Result columns of table_columns. */
+enum table_column {
     C_OID,
     C_QUOTED,
     C_NAME,
@@ -184,36 +188,33 @@ static int table_read_column(struct map_column *c, const PGresult *r, int row, s
     return outrider__pg_table_split(arena, table_keep(arena, r, row, C_LABELS), &c->all);
 }
 
-static int table_check_relation(const PGresult *r, const char *asked, struct outrider_error *err)
+static const char *table_relation_kind(char relkind)
 {
-    char kind = *outrider__pg_get_str(r, 0, C_RELKIND);
-    if (kind == 'r' || kind == 'p')
-        return 0;
-    return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
-                          "%.100s is %s, and an outbox is a table: rows are locked and marked "
-                          "there; name the table that holds the rows with --table",
-                          asked,
-                          kind == 'v'   ? "a view"
-                          : kind == 'm' ? "a materialized view"
-                          : kind == 'f' ? "a foreign table"
-                                        : "no table");
+    switch (relkind) {
+    case 'r':
+    case 'p':
+        return NULL;
+    case 'v':
+        return "a view";
+    case 'm':
+        return "a materialized view";
+    case 'f':
+        return "a foreign table";
+    default:
+        return "no table";
+    }
 }
 
-int outrider__pg_table_read(struct outbox_table *a, const PGresult *r, const char *asked,
-                            struct arena *arena, struct outrider_error *err)
+int outrider__pg_table_describe(struct outbox_table *a, const struct pg_catalog *cat,
+                                const PGresult *r, const char *asked, struct arena *arena,
+                                struct outrider_error *err)
 {
     int n = PQntuples(r);
-    if (n == 0)
-        return outrider__fail(
-            err, OUTRIDER_NO_OUTBOX, OUTRIDER_RETRY,
-            "there is no table %.100s; run `outrider init`, or name the table with "
-            "--table",
-            asked);
-    if (n > MAP_COLUMNS_MAX)
-        return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
-                              "table %.100s has more than %d columns: hardly an outbox", asked,
-                              MAP_COLUMNS_MAX);
-    if (table_check_relation(r, asked, err) < 0)
+    const struct table_relation relation = {
+        .asked = asked,
+        .n_columns = (size_t)n,
+        .kind = n > 0 ? table_relation_kind(*outrider__pg_get_str(r, 0, C_RELKIND)) : NULL};
+    if (outrider__study_relation(&relation, err) < 0)
         return -1;
     a->id = (uint32_t)outrider__pg_get_int(r, 0, C_OID, 0);
     a->is_partitioned = outrider__pg_get_bool(r, 0, C_PARTITIONED);
@@ -221,6 +222,8 @@ int outrider__pg_table_read(struct outbox_table *a, const PGresult *r, const cha
     a->is_owned = outrider__pg_get_bool(r, 0, C_OWNED);
     (void)snprintf(a->outbox, sizeof a->outbox, "%s", outrider__pg_get_str(r, 0, C_QUOTED));
     (void)snprintf(a->schema, sizeof a->schema, "%s", outrider__pg_get_str(r, 0, C_SCHEMA));
+    (void)snprintf(a->cursor_table, sizeof a->cursor_table, "%s", cat->cursor_table);
+    (void)snprintf(a->parked_table, sizeof a->parked_table, "%s", cat->parked_table);
     a->table = (struct map_table){
         .dialect = &outrider__pg_map_dialect,
         .name = table_keep(arena, r, 0, C_NAME),
@@ -250,47 +253,4 @@ bool outrider__pg_table_has_states(const struct pg_catalog *cat,
 {
     return cat->has_mark || !cat->has_seq || config->source.tables.n > 1 ||
            outrider__map_is_given(config);
-}
-
-int outrider__pg_table_infer(struct outbox_table *a, const struct pipeline_config *config,
-                             const struct pg_catalog *cat, struct outrider_error *err)
-{
-    if (outrider__map_infer(&a->table, config, &a->map, err) < 0)
-        return -1;
-    if (a->map.mark == MARK_NONE && config->source.mode != MODE_CDC)
-        return outrider__fail(
-            err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
-            "table %s has a sequence (%s) but no mark of what is published; as a log it needs "
-            "that column to be called seq, or name the mark with map.status, map.published or "
-            "map.published_at: COLUMN",
-            a->outbox, a->map.columns[ROLE_SEQ]->name);
-    bool has_dead = a->map.mark == MARK_STATUS && a->map.values[STATE_DEAD][0] != '\0';
-    a->parks_retries = !outrider__map_keeps_retries(&a->map);
-    a->parks_dead = a->parks_retries || !has_dead;
-    (void)snprintf(a->cursor_table, sizeof a->cursor_table, "%s", cat->cursor_table);
-    (void)snprintf(a->parked_table, sizeof a->parked_table, "%s", cat->parked_table);
-    return 0;
-}
-
-int outrider__pg_table_check(struct outbox_table *a, const struct pipeline_config *config,
-                             struct outrider_error *err)
-{
-    int after = config->source.after_publish;
-    bool touches = after == AFTER_PUBLISH_MARK || after == AFTER_PUBLISH_DELETE ||
-                   (config->cleanup.adopted && config->cleanup.retention_us > 0);
-    struct outrider_error why;
-    struct map_needs needs;
-    outrider__map_needs(&a->map, config, &needs);
-    a->can_be_polled = a->map.mark != MARK_NONE;
-    if (outrider__map_check_needs(&a->map, &needs, &why) == 0)
-        return 0;
-    /* The stream needs no mark, if nobody asked for one. */
-    if (config->source.mode == MODE_CDC && !touches) {
-        a->can_be_polled = false;
-        memset(needs.writes, 0, sizeof needs.writes);
-        return outrider__map_check_needs(&a->map, &needs, err);
-    }
-    if (err != NULL)
-        *err = why;
-    return -1;
 }

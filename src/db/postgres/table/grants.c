@@ -35,7 +35,7 @@ int outrider__pg_tables_grants(struct pg_store *s, struct strbuf *sql, struct ou
         struct arena arena;
         struct outbox_table a = {0};
         outrider__arena_init(&arena, 16384);
-        if (outrider__pg_tables_columns(s, i, &arena, &a, &why) < 0)
+        if (outrider__pg_tables_load(s, i, STUDY_FOR_RIGHTS, &arena, &a, &why) < 0)
             remark(sql, why.message);
         else if (!a.is_ours)
             grant(&a, s->config, sql);

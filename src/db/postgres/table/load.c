@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Outbox tables as a store loads them: one statement after the other. */
-#include <stdio.h>
-
-#include "postgres/table/table.h"
+#include "common/sql.h"
 #include "postgres/store/store.h"
+#include "postgres/table/table.h"
 
 bool outrider__pg_store_has_states(const struct pg_store *s)
 {
@@ -15,31 +14,10 @@ size_t outrider__pg_tables_count(const struct pg_store *s)
     return s->config->source.tables.n > 0 ? s->config->source.tables.n : 1;
 }
 
-static int table_load_words(struct pg_store *s, struct arena *arena, struct outbox_table *a,
-                            struct outrider_error *err)
+static int load_columns(struct pg_store *s, size_t i, struct table_study *y, struct arena *arena,
+                        struct outrider_error *err)
 {
-    struct strbuf sql;
-    PGresult *r = NULL;
-    outrider__strbuf_init(&sql, 4096);
-    outrider__pg_table_values_sql(a, s->config, &s->cat, &sql);
-    int rc = 0;
-    if (sql.len > 0) {
-        rc = outrider__pg_store_query(s, strbuf_cstr(&sql), NULL, "cannot look at the states", &r,
-                                      err);
-        if (rc == 0) {
-            rc = outrider__pg_table_values(a, s->config, r, arena, err);
-            PQclear(r);
-        }
-    }
-    outrider__strbuf_release(&sql);
-    return rc;
-}
-
-int outrider__pg_tables_columns(struct pg_store *s, size_t i, struct arena *arena,
-                                struct outbox_table *ret_table, struct outrider_error *err)
-{
-    const char *name =
-        s->config->source.tables.n > 0 ? s->config->source.tables.items[i] : "outbox";
+    const char *name = outrider__study_name(s->config, i);
     struct pg_args args;
     PGresult *r = NULL;
     outrider__pg_args_init(&args);
@@ -49,31 +27,37 @@ int outrider__pg_tables_columns(struct pg_store *s, size_t i, struct arena *aren
     outrider__pg_args_release(&args);
     if (rc < 0)
         return -1;
-    rc = outrider__pg_table_read(ret_table, r, name, arena, err);
+    rc = outrider__pg_table_describe(y->table, &s->cat, r, name, arena, err);
     PQclear(r);
-    if (rc < 0)
-        return -1;
-    return outrider__map_columns(&ret_table->table, s->config, &ret_table->map, err);
+    return rc < 0 ? -1 : outrider__study_columns(y, err);
 }
 
-/* The commands read; whether more is allowed, the server says. */
-static int table_may_read(const struct pg_store *s, const struct outbox_table *a,
-                          struct outrider_error *err)
+static int load_words(struct pg_store *s, struct table_study *y, struct arena *arena,
+                      struct outrider_error *err)
 {
-    struct map_needs needs;
-    outrider__map_needs(&a->map, s->config, &needs);
-    memset(needs.writes, 0, sizeof needs.writes);
-    needs.deletes = false;
-    return outrider__map_check_needs(&a->map, &needs, err);
+    struct study_words words;
+    struct strbuf sql;
+    PGresult *r = NULL;
+    outrider__strbuf_init(&sql, SQL_TEXT_CAP);
+    outrider__pg_table_words_sql(y->table, s->config, &sql);
+    if (outrider__pg_tables_query(s, &sql, NULL, "cannot look at the states", &r, err) < 0)
+        return -1;
+    int rc = outrider__pg_table_words(r, arena, &words, err);
+    PQclear(r);
+    return rc < 0 ? -1 : outrider__study_words(y, &words, err);
 }
 
-int outrider__pg_tables_load(struct pg_store *s, size_t i, struct arena *arena,
-                             struct outbox_table *ret_table, struct outrider_error *err)
+int outrider__pg_tables_load(struct pg_store *s, size_t i, enum study_purpose purpose,
+                             struct arena *arena, struct outbox_table *ret_table,
+                             struct outrider_error *err)
 {
-    if (outrider__pg_tables_columns(s, i, arena, ret_table, err) < 0 ||
-        table_may_read(s, ret_table, err) < 0 || table_load_words(s, arena, ret_table, err) < 0)
-        return -1;
-    return outrider__pg_table_infer(ret_table, s->config, &s->cat, err);
+    struct table_study y;
+    int rc = 0;
+    outrider__study_begin(&y, s->config, purpose, ret_table);
+    while (rc == 0 && y.need != STUDY_IS_DONE)
+        rc = y.need == STUDY_NEEDS_COLUMNS ? load_columns(s, i, &y, arena, err)
+                                           : load_words(s, &y, arena, err);
+    return rc;
 }
 
 int outrider__pg_tables_each(struct pg_store *s, pg_table_fn *fn, void *ctx,
@@ -84,7 +68,7 @@ int outrider__pg_tables_each(struct pg_store *s, pg_table_fn *fn, void *ctx,
         struct arena arena;
         struct outbox_table a = {0};
         outrider__arena_init(&arena, 16384);
-        rc = outrider__pg_tables_load(s, i, &arena, &a, err);
+        rc = outrider__pg_tables_load(s, i, STUDY_FOR_COMMAND, &arena, &a, err);
         if (rc == 0)
             rc = fn(s, &a, ctx, err);
         outrider__arena_release(&arena);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading all tables of a pipeline from the catalogue, one after the other, as
- * a source does it: request by request.
+ * Studies all tables of a pipeline (common/table_study.h), one after the other, by
+ * the asynchronous requests of a source.
  */
 #ifndef POSTGRES_TABLE_READER_H
 #define POSTGRES_TABLE_READER_H
@@ -16,13 +16,11 @@ struct table_reader {
     int (*done)(struct pg_source *s, struct outrider_error *err);
     struct arena *arena; /* strings live there */
     struct pg_args args;
-    struct pg_statement st_columns, st_values;
-    char *values_sql;
+    struct table_study study;
+    struct pg_statement st_columns, st_words;
+    char *words_sql; /* owned */
 };
 
-/* How many tables the configuration names; negative: too many. */
-int outrider__pg_table_reader_count(const struct pipeline_config *config,
-                                    struct outrider_error *err);
 /* s, n, table, done and arena are set; x must live until done() is called, or
  * the connection is closed. */
 int outrider__pg_table_reader_begin(struct table_reader *x, struct outrider_error *err);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Pieces of SQL that are made from the map: names, ids, lanes, and the condition of a state. */
+#include "common/sql.h"
 #include "postgres/table/table.h"
+#include "table.sql.h"
 
 static void sql_append_quoted(struct strbuf *sql, const char *text, char quote)
 {
@@ -163,11 +165,9 @@ void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct outbox_table
 {
     if (a->cursor_table[0] == '\0')
         return;
-    outrider__strbuf_appendf(sql,
-                             " AND coalesce(((o.xmin::text::int8 - (SELECT max(k.settled_xid) FROM "
-                             "%s k WHERE k.pipeline = %s AND k.mode = 'cdc')) & 4294967295) "
-                             "< 2147483648, true)",
-                             a->cursor_table, pipeline);
+    const struct sql_word words[] = {{"cursor", a->cursor_table}, {"pipeline", pipeline}};
+    strbuf_append_char(sql, ' ');
+    outrider__sql_append(sql, sql_table_not_streamed, words, sizeof words / sizeof *words);
 }
 
 void outrider__pg_sql_published(struct strbuf *sql, const struct outbox_table *a, const char *alias)

@@ -11,13 +11,14 @@
 #include "postgres/shared/columns.h"
 #include "postgres/wire/conn.h"
 #include "core/store.h"
-#include "common/outbox_table.h"
+#include "common/table_study.h"
 
 /* $1: the table's name as the user wrote it. Rows: see table.c. */
 extern const char *const outrider__pg_table_sql;
-/* Reads its rows; strings live in the arena. Without rows: NO_OUTBOX. */
-int outrider__pg_table_read(struct outbox_table *a, const PGresult *r, const char *asked,
-                            struct arena *arena, struct outrider_error *err);
+/* Takes its rows; strings live in the arena. Without rows: NO_OUTBOX. */
+int outrider__pg_table_describe(struct outbox_table *a, const struct pg_catalog *cat,
+                                const PGresult *r, const char *asked, struct arena *arena,
+                                struct outrider_error *err);
 extern const struct map_dialect outrider__pg_map_dialect;
 /* The text of a literal that is all of a default ('a', 'a'::text); NULL: it is something else. */
 const char *outrider__pg_default_value(struct arena *arena, const char *sql);
@@ -27,14 +28,13 @@ int outrider__pg_table_split(struct arena *arena, const char *text, struct strin
 /*
  * table/words.c: the words of a status column.
  */
-/* SQL for what the rows and an earlier start say of them: one row, the words that
- * rows have and those that were remembered; "" where the configuration gives them,
- * or there is no such column. */
-void outrider__pg_table_values_sql(const struct outbox_table *a,
-                                   const struct pipeline_config *config,
-                                   const struct pg_catalog *cat, struct strbuf *sql);
-int outrider__pg_table_values(struct outbox_table *a, const struct pipeline_config *config,
-                              const PGresult *r, struct arena *arena, struct outrider_error *err);
+/* SQL for what the rows and an earlier start say of them; nothing, if the study needs no
+ * words. */
+void outrider__pg_table_words_sql(const struct outbox_table *a,
+                                  const struct pipeline_config *config, struct strbuf *sql);
+/* Takes its row. */
+int outrider__pg_table_words(const PGresult *r, struct arena *arena, struct study_words *ret_words,
+                             struct outrider_error *err);
 /* SQL for the rows that no word covers and nothing else marks as published, one row a
  * word: the word or NULL, and how many. Without a pipeline: at small cost, of the
  * newest rows; with one: all that it has not settled in mode cdc. */
@@ -42,13 +42,6 @@ void outrider__pg_sql_uncovered(struct strbuf *sql, const struct outbox_table *a
                                 const char *pipeline);
 /* How many that are, and "'NEW' (2), NULL (1)". */
 uint64_t outrider__pg_table_uncovered(const PGresult *r, struct strbuf *ret_words);
-/* The map. cat says where our own tables are. */
-int outrider__pg_table_infer(struct outbox_table *a, const struct pipeline_config *config,
-                             const struct pg_catalog *cat, struct outrider_error *err);
-/* Whether a relay can do there all that it will have to, as far as the catalogue tells:
- * before the first event is published. */
-int outrider__pg_table_check(struct outbox_table *a, const struct pipeline_config *config,
-                             struct outrider_error *err);
 /* Whether such a table is read as rows with a state, by what the catalogue said of it. */
 bool outrider__pg_table_has_states(const struct pg_catalog *cat,
                                    const struct pipeline_config *config);
@@ -160,12 +153,10 @@ int outrider__pg_tables_doctor(struct pg_store *s, finding_fn *found, void *ctx,
 /* table/grants.c: what the role outrider_relay needs on the adopted tables, for init. */
 int outrider__pg_tables_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err);
 
-/* Loads the i-th table of the configuration. columns: from the catalogue alone, without the
- * words of its status column. */
-int outrider__pg_tables_columns(struct pg_store *s, size_t i, struct arena *arena,
-                                struct outbox_table *ret_table, struct outrider_error *err);
-int outrider__pg_tables_load(struct pg_store *s, size_t i, struct arena *arena,
-                             struct outbox_table *ret_table, struct outrider_error *err);
+/* Studies the i-th table of the configuration. */
+int outrider__pg_tables_load(struct pg_store *s, size_t i, enum study_purpose purpose,
+                             struct arena *arena, struct outbox_table *ret_table,
+                             struct outrider_error *err);
 /* Calls fn for each table of the configuration, until one fails. */
 typedef int pg_table_fn(struct pg_store *s, const struct outbox_table *a, void *ctx,
                         struct outrider_error *err);

@@ -65,7 +65,7 @@ void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const 
 
 /* Whether there is a table, our own tables beside it, and the rights to use
  * them. RETRY: all of these can be mended while the relay waits. Of an adopted table
- * the rights are known with its map: outrider__pg_table_check(). */
+ * the rights are known with its map: outrider__study_check(). */
 int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place, bool is_adopted,
                                struct outrider_error *err);
 /* Whether our own tables have all that this version needs. */
