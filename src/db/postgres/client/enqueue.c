@@ -17,14 +17,8 @@
 #include "base/clock.h"
 #include "base/event_check.h"
 #include "base/json.h"
+#include "client.sql.h"
 #include "outrider/postgres.h"
-
-#define COLUMNS                                                                                   \
-    "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, topic, " \
-    "partition_key, partition, occurred_at, expires_at) "
-#define ARGUMENTS "($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-static const char sql_insert[] = COLUMNS "VALUES " ARGUMENTS;
-static const char sql_insert_many[] = COLUMNS "SELECT * FROM unnest" ARGUMENTS;
 
 /* One of the two statements, prepared on the server or not. */
 struct statement {
@@ -167,7 +161,7 @@ static int insert_one(struct pg_writer *w, struct pg_known *known, const struct 
                       const char *id, struct outrider_error *err)
 {
     struct bytes payload;
-    if (prepare(w, &w->one, known, sql_insert, NULL, err) < 0 ||
+    if (prepare(w, &w->one, known, sql_enqueue, NULL, err) < 0 ||
         encode_payload(w, known, e, &payload, err) < 0)
         return -1;
     char partition[16], occurred[CLOCK_TEXT_SIZE], expires[CLOCK_TEXT_SIZE];
@@ -187,7 +181,7 @@ static int insert_one(struct pg_writer *w, struct pg_known *known, const struct 
                                          e->expires_at_us != 0 ? expires : NULL};
     const int lengths[PG_EVENT_ARGS] = {[4] = (int)payload.len};
     static const int formats[PG_EVENT_ARGS] = {[4] = 1};
-    PGresult *res = execute(w, &w->one, sql_insert, NULL, values, lengths, formats);
+    PGresult *res = execute(w, &w->one, sql_enqueue, NULL, values, lengths, formats);
     int rc = 0;
     if (PQresultStatus(res) != PGRES_COMMAND_OK) {
         rc = fail_insert(w->conn, res, err);
@@ -204,9 +198,9 @@ static int insert_many(struct pg_writer *w, struct pg_known *known,
     static const int formats[PG_EVENT_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     struct pg_arrays a;
     if (outrider__pg_arrays(&w->buf, known, events, n, ids, &a, err) < 0 ||
-        prepare(w, &w->many, known, sql_insert_many, a.types, err) < 0)
+        prepare(w, &w->many, known, sql_enqueue_many, a.types, err) < 0)
         return -1;
-    PGresult *res = execute(w, &w->many, sql_insert_many, a.types, a.values, a.lengths, formats);
+    PGresult *res = execute(w, &w->many, sql_enqueue_many, a.types, a.values, a.lengths, formats);
     int rc = 0;
     if (PQresultStatus(res) != PGRES_COMMAND_OK) {
         rc = fail_insert(w->conn, res, err);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/event_check.h"
+#include "client.sql.h"
 #include "outrider/postgres.h"
 #include "schema_inbox.sql.h"
 
@@ -20,9 +21,6 @@ static const char sql_first_insert[] =
     "INSERT INTO outrider_inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 static const char sql_check[] = "SELECT FROM outrider_inbox WHERE consumer = $1 AND event_id = $2";
 static const char sql_mark[] = "INSERT INTO outrider_inbox (consumer, event_id) VALUES ($1, $2)";
-static const char sql_cleanup[] =
-    "DELETE FROM outrider_inbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM outrider_inbox WHERE "
-    "processed_at < $1 AND ($2::text IS NULL OR consumer = $2) LIMIT $3 FOR UPDATE SKIP LOCKED))";
 
 static int fail_inbox(PGconn *conn, const PGresult *res, struct outrider_error *err)
 {
@@ -98,7 +96,8 @@ int outrider_inbox_cleanup_pg(PGconn *conn, const char *consumer, int64_t before
         return -1;
     outrider__clock_format(before_us, before);
     (void)snprintf(most, sizeof most, "%zu", limit < INT32_MAX ? limit : INT32_MAX);
-    int rows = run(conn, sql_cleanup, 3, (const char *const[]){before, consumer, most}, false, err);
+    int rows =
+        run(conn, sql_inbox_cleanup, 3, (const char *const[]){before, consumer, most}, false, err);
     if (rows < 0)
         return -1;
     if (ret_removed != NULL)

@@ -4,18 +4,18 @@
 #include <libpq-events.h>
 #include <stdlib.h>
 
-static const char sql_type[] =
-    "SELECT t.oid, t.typarray FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-    "WHERE a.attrelid = to_regclass('outbox') AND a.attname = 'payload' AND NOT a.attisdropped";
+#include "client.sql.h"
+
+enum known_column { KNOWN_TYPE, KNOWN_ARRAY_TYPE };
 
 /* Its address is also the key of the instance data. */
-static int on_event(PGEventId id, void *info, void *ctx)
+static int known_on_event(PGEventId id, void *info, void *ctx)
 {
     (void)ctx;
     if (id == PGEVT_CONNDESTROY) {
-        free(PQinstanceData(((PGEventConnDestroy *)info)->conn, on_event));
+        free(PQinstanceData(((PGEventConnDestroy *)info)->conn, known_on_event));
     } else if (id == PGEVT_CONNRESET) {
-        struct pg_known *known = PQinstanceData(((PGEventConnReset *)info)->conn, on_event);
+        struct pg_known *known = PQinstanceData(((PGEventConnReset *)info)->conn, known_on_event);
         if (known != NULL) {
             known->payload = 0;
             known->resets++;
@@ -26,15 +26,15 @@ static int on_event(PGEventId id, void *info, void *ctx)
 
 struct pg_known *outrider__pg_known_kept(const PGconn *conn)
 {
-    return PQinstanceData(conn, on_event);
+    return PQinstanceData(conn, known_on_event);
 }
 
 /* NULL only when there is no memory. */
-static struct pg_known *keep(PGconn *conn)
+static struct pg_known *known_keep(PGconn *conn)
 {
-    (void)PQregisterEventProc(conn, on_event, "outrider", NULL); /* 0: it is already */
+    (void)PQregisterEventProc(conn, known_on_event, "outrider", NULL); /* 0: it is already */
     struct pg_known *known = calloc(1, sizeof *known);
-    if (known == NULL || !PQsetInstanceData(conn, on_event, known)) {
+    if (known == NULL || !PQsetInstanceData(conn, known_on_event, known)) {
         free(known);
         return NULL;
     }
@@ -45,19 +45,19 @@ int outrider__pg_known(PGconn *conn, struct pg_known **ret_known, struct outride
 {
     struct pg_known *known = outrider__pg_known_kept(conn);
     if (known == NULL)
-        known = keep(conn);
+        known = known_keep(conn);
     if (known == NULL)
         return outrider__fail_nomem(err);
     if (known->payload == 0) {
-        PGresult *res = PQexec(conn, sql_type);
+        PGresult *res = PQexec(conn, sql_known_payload);
         if (PQresultStatus(res) != PGRES_TUPLES_OK) {
             int rc = outrider__pg_fail(err, conn, res, "cannot insert the event");
             PQclear(res);
             return rc;
         }
         if (PQntuples(res) == 1) {
-            known->payload = (Oid)strtoul(PQgetvalue(res, 0, 0), NULL, 10);
-            known->payload_array = (Oid)strtoul(PQgetvalue(res, 0, 1), NULL, 10);
+            known->payload = (Oid)strtoul(PQgetvalue(res, 0, KNOWN_TYPE), NULL, 10);
+            known->payload_array = (Oid)strtoul(PQgetvalue(res, 0, KNOWN_ARRAY_TYPE), NULL, 10);
         }
         PQclear(res);
     }

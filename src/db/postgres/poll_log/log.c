@@ -55,60 +55,33 @@ enum log_begin_step { LOG_BEGIN_ENROL, LOG_BEGIN_CURSOR };
 enum log_take_step { LOG_TAKE_EPOCH }; /* then the lanes are mended, perhaps; due time last */
 enum log_pulse_step { LOG_PULSE_FINGERPRINT, LOG_PULSE_DUE };
 
-/* The texts behind the words of poll_log.sql. */
-struct log_texts {
-    struct strbuf event, usual, lockable, any;
-};
-
-/* Whether any lane is parked; a replay does not ask. */
-static void log_append_any(struct strbuf *sql, const struct pg_source *s)
-{
-    const struct log_source *l = s->layout_data;
-    bool asks = s->config->ordered && !s->config->replay;
-    outrider__strbuf_appendf(sql, "(%s)", asks ? l->parked.text.sql[PARKED_ANY] : "SELECT false");
-}
-
-static void log_texts_init(struct log_texts *t, const struct pg_source *s)
+static void log_add_event_words(struct pg_words *words, const struct pg_source *s)
 {
     struct pg_bounds exact = outrider__pg_bounds_of(3);
     struct pg_bounds usual = outrider__pg_bounds_fixed(s->config, false);
-    outrider__strbuf_init(&t->event, SQL_TEXT_CAP);
-    outrider__strbuf_init(&t->usual, SQL_TEXT_CAP);
-    outrider__strbuf_init(&t->lockable, SQL_TEXT_CAP);
-    outrider__strbuf_init(&t->any, SQL_TEXT_CAP);
-    outrider__pg_sql_log_event(&t->event, &s->cat, &exact, "$1");
-    outrider__pg_sql_log_event(&t->usual, &s->cat, &usual, "$1");
-    outrider__strbuf_appendf(
-        &t->lockable,
-        s->cat.relkind == 'p' ? "IN (SELECT t.relid FROM pg_partition_tree(%u) t)" : "= %u",
-        s->cat.oid);
-    log_append_any(&t->any, s);
-}
-
-static void log_texts_release(struct log_texts *t)
-{
-    outrider__strbuf_release(&t->event);
-    outrider__strbuf_release(&t->usual);
-    outrider__strbuf_release(&t->lockable);
-    outrider__strbuf_release(&t->any);
+    struct strbuf text;
+    outrider__strbuf_init(&text, SQL_TEXT_CAP);
+    outrider__pg_sql_log_event(&text, &s->cat, &exact, "$1");
+    outrider__pg_words_take(words, "event", &text);
+    outrider__strbuf_init(&text, SQL_TEXT_CAP);
+    outrider__pg_sql_log_event(&text, &s->cat, &usual, "$1");
+    outrider__pg_words_take(words, "usual", &text);
 }
 
 static int log_make_statements(struct pg_source *s, struct outrider_error *err)
 {
-    struct log_texts t;
+    struct log_source *l = log_of(s);
     struct pg_words words;
-    log_texts_init(&t, s);
+    bool is_partitioned = s->cat.relkind == 'p';
+    bool asks = s->config->ordered && !s->config->replay; /* a replay parks nothing */
     outrider__pg_words_init(&words, &s->cat);
     outrider__pg_cursor_words(&words, sql_log_save_sets);
-    outrider__pg_words_add(&words, "event", strbuf_cstr(&t.event));
-    outrider__pg_words_add(&words, "usual", strbuf_cstr(&t.usual));
-    outrider__pg_words_add(&words, "lockable", strbuf_cstr(&t.lockable));
-    outrider__pg_words_add(&words, "any", strbuf_cstr(&t.any));
-    bool failed = t.event.failed || t.usual.failed || t.lockable.failed || t.any.failed;
-    int rc = failed ? outrider__fail_nomem(err)
-                    : outrider__pg_statements_make(log_of(s)->st, log_blocks, LOG_STATEMENTS,
-                                                   &words, err);
-    log_texts_release(&t);
+    log_add_event_words(&words, s);
+    outrider__pg_words_add_block(&words, "lockable",
+                                 is_partitioned ? sql_log_lockable_tree : "= @oid@");
+    outrider__pg_words_add(&words, "any", asks ? l->parked.text.sql[PARKED_ANY] : "SELECT false");
+    int rc = outrider__pg_statements_make(l->st, log_blocks, LOG_STATEMENTS, &words, err);
+    outrider__pg_words_release(&words);
     return rc;
 }
 

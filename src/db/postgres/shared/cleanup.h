@@ -15,21 +15,17 @@
 
 #include "base/strbuf.h"
 #include "postgres/shared/source.h"
+#include "postgres/wire/statements.h"
 
-/* Whether pipeline k has not settled the row `row`, of which seq and xmin (as
- * int8) are there. Transaction numbers are compared as the server does, in a circle; those
- * of another cluster mean nothing. */
-void outrider__pg_needs_sql(struct strbuf *sql, const struct pg_catalog *cat, const char *row);
-/* Arguments: 1 the outbox's name, 2 the cutoff (timestamptz), 3 how many (int8). */
-void outrider__pg_cleanup_sql(struct strbuf *sql, const struct pg_catalog *cat);
-/* Partitions, where cat->has_upkeep. Argument: the cutoff. Result: how many
- * events went with those that were dropped. */
+/* Adds the words of cleanup_rows: @needed@, whether a pipeline needs a row. */
+void outrider__pg_cleanup_words(struct pg_words *words);
+/* SQL that keeps the partitions up, where cat->has_upkeep. $1 is the cutoff; the result is
+ * how many events went with the partitions that were dropped. */
 void outrider__pg_upkeep_sql(struct strbuf *sql, const struct pg_catalog *cat);
 
 /* SOURCE_CLEANUP for a source whose outbox is a log. */
 struct pg_cleaner {
     struct pg_statement rows;
-    char *rows_sql; /* owned */
     struct pg_args args;
 };
 

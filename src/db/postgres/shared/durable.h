@@ -30,11 +30,8 @@ struct pg_durable {
     uint64_t standby_lsn; /* the furthest of a standby, when last asked */
 };
 
-/* Rows r of those that count as standbys: "FROM ..." and so on; (3). */
-#define PG_STANDBYS                                                              \
-    "FROM pg_stat_replication r JOIN pg_stat_activity a ON a.pid = r.pid WHERE " \
-    "r.state = 'streaming' AND a.datid IS NULL AND r.application_name NOT IN "   \
-    "('pg_basebackup', 'pg_receivewal')"
+/* Columns of standbys. */
+enum pg_standbys_column { STANDBYS_SERVER_LSN, STANDBYS_LSN, STANDBYS_COUNT };
 
 void outrider__pg_durable_init(struct pg_durable *d);
 /* Whether the operation, which is done, may be given to the engine. */

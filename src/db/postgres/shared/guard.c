@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guard.sql.h"
+#include "shared.sql.h"
 #include "postgres/shared/source.h"
 #include "postgres/poll_status/status.h"
 
@@ -12,24 +12,18 @@
 
 const char *const outrider__pg_guard_sql = sql_guard;
 
-enum column {
-    C_TABLE,
-    C_IS_HIDDEN,
-    C_IS_FORCED, /* and the role owns the table */
-    C_ROLE,
-    C_QUOTED_ROLE,
-    C_CHILD,
-    C_BAD_PARTITION,
-    C_IS_FOREIGN,
-    C_PARTITIONS
+/* Columns of guard. */
+enum guard_column {
+    GUARD_TABLE,
+    GUARD_IS_HIDDEN,
+    GUARD_IS_FORCED, /* and the role owns the table */
+    GUARD_ROLE,
+    GUARD_QUOTED_ROLE,
+    GUARD_CHILD,
+    GUARD_BAD_PARTITION,
+    GUARD_IS_FOREIGN,
+    GUARD_PARTITIONS
 };
-
-/* $1: partitions that were there, as "1,2,3"; $2: those that are there now. */
-static const char sql_new[] =
-    "SELECT string_agg(quote_ident(n.nspname) || '.' || quote_ident(c.relname), ', ') FROM "
-    "unnest(string_to_array($2::text, ',')) AS x(oid) JOIN pg_class c ON c.oid = x.oid::oid JOIN "
-    "pg_namespace n ON n.oid = c.relnamespace WHERE x.oid <> ALL (string_to_array($1::text, ',')) "
-    "AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0";
 
 void outrider__pg_guard_args(struct pg_args *a, const struct pipeline_config *config,
                              const char *companion_schema)
@@ -44,12 +38,12 @@ void outrider__pg_guard_args(struct pg_args *a, const struct pipeline_config *co
     outrider__pg_arg_str(a, companion_schema);
 }
 
-static int fail_hidden(const PGresult *r, int row, struct outrider_error *err)
+static int guard_fail_hidden(const PGresult *r, int row, struct outrider_error *err)
 {
-    const char *table = outrider__pg_get_str(r, row, C_TABLE);
-    const char *role = outrider__pg_get_str(r, row, C_ROLE);
-    const char *quoted = outrider__pg_get_str(r, row, C_QUOTED_ROLE);
-    const char *mend = outrider__pg_get_bool(r, row, C_IS_FORCED) ? "NO FORCE" : "DISABLE";
+    const char *table = outrider__pg_get_str(r, row, GUARD_TABLE);
+    const char *role = outrider__pg_get_str(r, row, GUARD_ROLE);
+    const char *quoted = outrider__pg_get_str(r, row, GUARD_QUOTED_ROLE);
+    const char *mend = outrider__pg_get_bool(r, row, GUARD_IS_FORCED) ? "NO FORCE" : "DISABLE";
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "row level security hides rows of %s from role '%s', and hidden events "
                           "would be lost: ALTER TABLE %s %s ROW LEVEL SECURITY, or ALTER ROLE %s "
@@ -57,10 +51,10 @@ static int fail_hidden(const PGresult *r, int row, struct outrider_error *err)
                           table, role, table, mend, quoted, quoted);
 }
 
-static int fail_child(const PGresult *r, int row, struct outrider_error *err)
+static int guard_fail_child(const PGresult *r, int row, struct outrider_error *err)
 {
-    const char *table = outrider__pg_get_str(r, row, C_TABLE);
-    const char *child = outrider__pg_get_str(r, row, C_CHILD);
+    const char *table = outrider__pg_get_str(r, row, GUARD_TABLE);
+    const char *child = outrider__pg_get_str(r, row, GUARD_CHILD);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "%s has the inheritance child %s, whose writers nobody watches, so that "
                           "its events could be lost: ALTER TABLE %s NO INHERIT %s, and insert its "
@@ -68,11 +62,11 @@ static int fail_child(const PGresult *r, int row, struct outrider_error *err)
                           table, child, child, table);
 }
 
-static int fail_partition(const PGresult *r, int row, struct outrider_error *err)
+static int guard_fail_partition(const PGresult *r, int row, struct outrider_error *err)
 {
-    const char *table = outrider__pg_get_str(r, row, C_TABLE);
-    const char *bad = outrider__pg_get_str(r, row, C_BAD_PARTITION);
-    bool is_foreign = outrider__pg_get_bool(r, row, C_IS_FOREIGN);
+    const char *table = outrider__pg_get_str(r, row, GUARD_TABLE);
+    const char *bad = outrider__pg_get_str(r, row, GUARD_BAD_PARTITION);
+    bool is_foreign = outrider__pg_get_bool(r, row, GUARD_IS_FOREIGN);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "partition %s is %s: ALTER TABLE %s %s%s", bad,
                           is_foreign ? "a foreign table, whose writers nobody sees, so that its "
@@ -85,23 +79,23 @@ static int fail_partition(const PGresult *r, int row, struct outrider_error *err
 int outrider__pg_guard_check(const PGresult *r, bool is_strict, struct outrider_error *err)
 {
     for (int i = 0; i < PQntuples(r); i++) {
-        if (outrider__pg_get_bool(r, i, C_IS_HIDDEN))
-            return fail_hidden(r, i, err);
-        if (is_strict && !PQgetisnull(r, i, C_CHILD))
-            return fail_child(r, i, err);
-        if (is_strict && !PQgetisnull(r, i, C_BAD_PARTITION))
-            return fail_partition(r, i, err);
+        if (outrider__pg_get_bool(r, i, GUARD_IS_HIDDEN))
+            return guard_fail_hidden(r, i, err);
+        if (is_strict && !PQgetisnull(r, i, GUARD_CHILD))
+            return guard_fail_child(r, i, err);
+        if (is_strict && !PQgetisnull(r, i, GUARD_BAD_PARTITION))
+            return guard_fail_partition(r, i, err);
     }
     return 0;
 }
 
 /* Rows that carry their state are read wherever they are. */
-static bool is_strict(const struct pg_source *s)
+static bool guard_is_strict(const struct pg_source *s)
 {
     return s->layout != &outrider__pg_layout_status;
 }
 
-static int on_new(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int guard_on_new(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     const char *names = outrider__pg_get_str(results[0], 0, 0);
@@ -116,7 +110,7 @@ static int on_new(void *ctx, PGresult **results, int n, struct outrider_error *e
 }
 
 /* The first look remembers, later ones ask what is new. */
-static int see_partitions(struct pg_source *s, const char *now, struct outrider_error *err)
+static int guard_see_partitions(struct pg_source *s, const char *now, struct outrider_error *err)
 {
     struct pg_guard *g = &s->guard;
     char *before = g->partitions;
@@ -133,13 +127,13 @@ static int see_partitions(struct pg_source *s, const char *now, struct outrider_
         outrider__pg_arg_str(&g->args, before);
         outrider__pg_arg_str(&g->args, now);
         g->is_busy = true;
-        rc = outrider__pg_request(&s->conn, &g->st_new, &g->args, on_new, s, err);
+        rc = outrider__pg_request(&s->conn, &g->st_new, &g->args, guard_on_new, s, err);
     }
     free(before);
     return rc;
 }
 
-static int on_look(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int guard_on_look(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     struct pg_guard *g = &s->guard;
@@ -147,22 +141,22 @@ static int on_look(void *ctx, PGresult **results, int n, struct outrider_error *
     (void)n;
     g->is_busy = false;
     g->due_us = s->now.mono_us + LOOK_EVERY_US;
-    if (outrider__pg_guard_check(r, is_strict(s), err) < 0)
+    if (outrider__pg_guard_check(r, guard_is_strict(s), err) < 0)
         return -1;
-    if (is_strict(s) && PQntuples(r) > 0 &&
-        see_partitions(s, outrider__pg_get_str(r, 0, C_PARTITIONS), err) < 0)
+    if (guard_is_strict(s) && PQntuples(r) > 0 &&
+        guard_see_partitions(s, outrider__pg_get_str(r, 0, GUARD_PARTITIONS), err) < 0)
         return -1;
     int (*then)(struct pg_source *, struct outrider_error *) = g->then;
     g->then = NULL;
     return then != NULL ? then(s, err) : 0;
 }
 
-static int look(struct pg_source *s, struct outrider_error *err)
+static int guard_look(struct pg_source *s, struct outrider_error *err)
 {
     struct pg_guard *g = &s->guard;
     g->is_busy = true;
     outrider__pg_guard_args(&g->args, s->config, s->cat.companion_schema);
-    return outrider__pg_request(&s->conn, &g->st_look, &g->args, on_look, s, err);
+    return outrider__pg_request(&s->conn, &g->st_look, &g->args, guard_on_look, s, err);
 }
 
 int outrider__pg_guard_begin(struct pg_source *s,
@@ -172,9 +166,9 @@ int outrider__pg_guard_begin(struct pg_source *s,
     struct pg_guard *g = &s->guard;
     outrider__pg_args_init(&g->args);
     g->st_look = (struct pg_statement){.sql = sql_guard, .what = "cannot read the catalogue"};
-    g->st_new = (struct pg_statement){.sql = sql_new, .what = "cannot read the catalogue"};
+    g->st_new = (struct pg_statement){.sql = sql_guard_new, .what = "cannot read the catalogue"};
     g->then = then;
-    return look(s, err);
+    return guard_look(s, err);
 }
 
 int outrider__pg_guard_tick(struct pg_source *s, struct outrider_error *err)
@@ -183,7 +177,7 @@ int outrider__pg_guard_tick(struct pg_source *s, struct outrider_error *err)
     if (g->is_busy)
         return 0;
     if (s->now.mono_us >= g->due_us)
-        return look(s, err);
+        return guard_look(s, err);
     if (g->due_us < s->base.wake_us)
         s->base.wake_us = g->due_us;
     return 0;

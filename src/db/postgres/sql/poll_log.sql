@@ -3,7 +3,7 @@
 --   @event@   the columns of an event (enum pg_event_column), bounded by $3 (shared/columns.h),
 --             without the payload and the headers of the anchor, which is the row at $1
 --   @usual@   the same, bounded for a usual read
---   @any@     whether any lane of the pipeline is parked ($1 pipeline, $2 outbox)
+--   @any@     a query: whether any lane of the pipeline is parked ($1 pipeline, $2 outbox)
 --   @lockable@ the relations on which a writer's lock may be
 
 -- name: log_read_cursor
@@ -48,10 +48,14 @@ WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted
     AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     AND l.relation @lockable@
 
+-- name: log_lockable_tree
+-- The word @lockable@ of a partitioned outbox.
+IN (SELECT t.relid FROM pg_partition_tree(@oid@) t)
+
 -- name: log_facts
 -- $1 pipeline, $2 outbox. Columns: enum log_facts_column.
 SELECT pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn(),
-    CASE WHEN q.is_called THEN q.last_value ELSE 0 END, @any@
+    CASE WHEN q.is_called THEN q.last_value ELSE 0 END, (@any@)
 FROM @sequence@ q
 
 -- name: log_last

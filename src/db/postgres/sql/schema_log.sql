@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     aggregate_type text NOT NULL,
     aggregate_id text NOT NULL,
     event_type text NOT NULL,
-    payload @PAYLOAD@,
+    payload @payload@,
     headers jsonb,
     topic text,
     partition_key text,
@@ -16,6 +16,6 @@ CREATE TABLE IF NOT EXISTS outbox (
     occurred_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz,
-    @KEYS@
-)@PARTITION@;
-@PARTITIONS@
+    @keys@
+)@partition@;
+@partitions@

@@ -4,7 +4,7 @@
 -- them. It never waits for a lock: a writer is never kept waiting behind it,
 -- and what does not work now works next time.
 CREATE OR REPLACE FUNCTION outbox_partitions(cutoff timestamptz)
-RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = @SCHEMA@, pg_temp
+RETURNS bigint LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = @schema@, pg_temp
     SET row_security = off AS $outrider$
 DECLARE
     part record;
@@ -14,15 +14,15 @@ DECLARE
     n bigint;
     removed bigint := 0;
 BEGIN
-    FOR i IN 0..@AHEAD@ LOOP
-        start := date_trunc('@UNIT@', now() AT TIME ZONE 'UTC') + i * interval '1 @UNIT@';
-        name := 'outbox_p' || to_char(start, '@FORMAT@');
+    FOR i IN 0..@ahead@ LOOP
+        start := date_trunc('@unit@', now() AT TIME ZONE 'UTC') + i * interval '1 @unit@';
+        name := 'outbox_p' || to_char(start, '@format@');
         CONTINUE WHEN to_regclass(quote_ident(name)) IS NOT NULL;
         BEGIN
             SET LOCAL lock_timeout = '20ms';
             EXECUTE format('CREATE TABLE %I (LIKE outbox INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', name);
             EXECUTE format('ALTER TABLE outbox ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name,
-                start AT TIME ZONE 'UTC', (start + interval '1 @UNIT@') AT TIME ZONE 'UTC');
+                start AT TIME ZONE 'UTC', (start + interval '1 @unit@') AT TIME ZONE 'UTC');
         EXCEPTION WHEN lock_not_available OR check_violation OR duplicate_table OR duplicate_object OR unique_violation
                 OR invalid_object_definition THEN
             NULL;
@@ -38,7 +38,7 @@ BEGIN
             LOCK TABLE ONLY outbox IN ACCESS EXCLUSIVE MODE NOWAIT;
             EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE NOWAIT', part.relation);
             -- Nobody writes now, and what was committed is visible.
-@SETTLED@            IF is_settled THEN
+@settled@            IF is_settled THEN
                 SELECT greatest(reltuples, 0)::bigint INTO n FROM pg_class WHERE oid = part.relation::oid;
                 EXECUTE format('DROP TABLE %s', part.relation);
                 removed := removed + n;

@@ -12,8 +12,8 @@ BEGIN
 EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
 END
 $outrider$;
-GRANT USAGE ON SCHEMA @SCHEMA@ TO outrider_writer, outrider_relay;
-GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_cursor TO outrider_relay;
-GRANT SELECT, INSERT, UPDATE, DELETE ON @SCHEMA@.outrider_parked TO outrider_relay;
-GRANT SELECT, INSERT, UPDATE ON @SCHEMA@.outrider_intent TO outrider_relay;
-GRANT SELECT ON @SCHEMA@.outrider_schema TO outrider_relay;
+GRANT USAGE ON SCHEMA @schema@ TO outrider_writer, outrider_relay;
+GRANT SELECT, INSERT, UPDATE ON @schema@.outrider_cursor TO outrider_relay;
+GRANT SELECT, INSERT, UPDATE, DELETE ON @schema@.outrider_parked TO outrider_relay;
+GRANT SELECT, INSERT, UPDATE ON @schema@.outrider_intent TO outrider_relay;
+GRANT SELECT ON @schema@.outrider_schema TO outrider_relay;

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     aggregate_type text NOT NULL,
     aggregate_id text NOT NULL,
     event_type text NOT NULL,
-    payload @PAYLOAD@,
+    payload @payload@,
     headers jsonb,
     topic text,
     partition_key text,
@@ -27,9 +27,9 @@ CREATE TABLE IF NOT EXISTS outbox (
     claim bigint NOT NULL DEFAULT 0,
     published_at timestamptz,
     updated_at timestamptz NOT NULL DEFAULT now(),
-    @KEYS@
-)@PARTITION@;
-@PARTITIONS@
+    @keys@
+)@partition@;
+@partitions@
 -- What is to be done, in order; what holds its key up; and what is done, for
 -- clean-up (BRIN: rows are published in the order of time, nearly).
 CREATE INDEX IF NOT EXISTS outbox_unsettled ON outbox (seq) WHERE status IN ('PENDING', 'PROCESSING', 'FAILED');

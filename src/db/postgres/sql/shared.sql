@@ -116,3 +116,84 @@ SELECT body FROM @companions@.outrider_intent WHERE pipeline = $1 AND outbox = $
 -- name: intent_epoch
 -- Checks the epoch $3, and changes nothing.
 SELECT 1 / (SELECT count(*) FROM @companions@.outrider_intent WHERE pipeline = $1 AND outbox = $2 AND epoch = $3)
+
+-- Whether all rows can be seen: shared/guard.h.
+
+-- name: guard
+-- $1: the outbox tables as the user wrote them, $2: the schema of Outrider's own tables, quoted.
+-- One row for each table that is there. Columns: enum guard_column.
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+    row_security_active(c.oid),
+    c.relforcerowsecurity AND pg_has_role(c.relowner, 'USAGE'),
+    current_user::text, quote_ident(current_user),
+    (SELECT quote_ident(m.nspname) || '.' || quote_ident(k.relname) FROM pg_inherits h JOIN pg_class k ON k.oid = h.inhrelid
+        JOIN pg_namespace m ON m.oid = k.relnamespace WHERE t.is_outbox AND h.inhparent = c.oid AND c.relkind = 'r'
+        ORDER BY h.inhrelid LIMIT 1),
+    (SELECT quote_ident(m.nspname) || '.' || quote_ident(k.relname) FROM pg_class k JOIN pg_namespace m ON m.oid = k.relnamespace
+        WHERE k.oid = p.bad),
+    (SELECT k.relkind = 'f' FROM pg_class k WHERE k.oid = p.bad),
+    p.oids
+FROM (SELECT to_regclass(o.name)::oid AS oid, true AS is_outbox, o.no AS no FROM unnest($1::text[]) WITH ORDINALITY AS o(name, no)
+    UNION ALL SELECT to_regclass($2::text || '.' || o.name)::oid, false, 1000 + o.no
+    FROM unnest('{outrider_cursor,outrider_parked,outrider_intent}'::text[]) WITH ORDINALITY AS o(name, no)) t
+JOIN pg_class c ON c.oid = t.oid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN LATERAL (WITH RECURSIVE x AS (SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = c.oid UNION ALL
+        SELECT h.inhrelid FROM x JOIN pg_inherits h ON h.inhparent = x.inhrelid)
+    SELECT string_agg(k.oid::text, ',' ORDER BY k.oid) AS oids,
+        min(k.oid) FILTER (WHERE k.relpersistence <> 'p' OR k.relkind = 'f') AS bad
+    FROM x JOIN pg_class k ON k.oid = x.inhrelid) p ON t.is_outbox AND c.relkind = 'p'
+ORDER BY t.no
+
+-- name: guard_new
+-- The names of new partitions with rows in them. $1: the oids of the partitions that were there,
+-- as "1,2,3"; $2: of those that are there now.
+SELECT string_agg(quote_ident(n.nspname) || '.' || quote_ident(c.relname), ', ')
+FROM unnest(string_to_array($2::text, ',')) AS x(oid)
+JOIN pg_class c ON c.oid = x.oid::oid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE x.oid <> ALL (string_to_array($1::text, ',')) AND c.relkind = 'r' AND pg_relation_size(c.oid) > 0
+
+-- name: standbys
+-- How far this server and its standbys have flushed the log (shared/durable.h). A session of a
+-- logical reader is in a database, a session of a standby in none. Any standby that has the log
+-- will do: that is the one to fail over to. Columns: enum pg_standbys_column.
+WITH s AS (
+    SELECT r.flush_lsn
+    FROM pg_stat_replication r
+    JOIN pg_stat_activity a ON a.pid = r.pid
+    WHERE r.state = 'streaming' AND a.datid IS NULL
+        AND r.application_name NOT IN ('pg_basebackup', 'pg_receivewal')
+)
+SELECT pg_current_wal_flush_lsn(), (SELECT max(flush_lsn) FROM s), (SELECT count(*) FROM s)
+
+-- Clean-up of a log: shared/cleanup.h.
+
+-- name: cleanup_needed
+-- The word @needed@: whether pipeline k has not settled the row w, of which seq and xmin (as int8)
+-- are there. Transaction numbers are compared as the server does, in a circle; those of another
+-- cluster mean nothing.
+CASE WHEN k.mode = 'cdc'
+    THEN k.sweep @> w.seq OR k.settled_xid IS NULL OR k.system_id IS DISTINCT FROM @system_id@
+        OR ((w.xmin - k.settled_xid) & 4294967295) < 2147483648
+    ELSE k.position <= w.seq OR k.gaps @> w.seq END
+
+-- name: cleanup_rows
+-- $1: the outbox's name, $2: the cutoff, $3: how many rows at most. Reads from the front, in a
+-- window, so that the rows which are still young are not all looked at each time.
+DELETE FROM @outbox@ o
+USING (
+    SELECT w.seq, w.created_at
+    FROM (
+        SELECT i.seq, i.created_at, i.xmin::text::int8 AS xmin
+        FROM @outbox@ i
+        WHERE EXISTS (SELECT FROM @cursor@ k WHERE k.outbox = $1)
+            AND i.seq < (
+                SELECT coalesce(min(k.position), 9223372036854775807)
+                FROM @cursor@ k
+                WHERE k.outbox = $1 AND k.mode <> 'cdc')
+        ORDER BY i.seq
+        LIMIT $3 + 1000) w
+    WHERE w.created_at < $2 AND NOT EXISTS (SELECT FROM @cursor@ k WHERE k.outbox = $1 AND @needed@)
+    LIMIT $3) d
+WHERE o.seq = d.seq AND o.created_at = d.created_at

@@ -8,6 +8,8 @@
 #include "postgres/table/table.h"
 #include "postgres/client/client.h"
 #include "postgres/shared/durable.h"
+#include "shared.sql.h"
+#include "store.sql.h"
 
 struct doctor {
     struct pg_store *s;
@@ -17,17 +19,20 @@ struct doctor {
     int n_pipelines;
 };
 
-static int64_t ask(const struct doctor *d, const char *sql, int64_t otherwise)
+/* A number of the only row that a block gives. */
+static int64_t doctor_ask(const struct doctor *d, const char *sql, const struct pg_words *words,
+                          int column, int64_t otherwise)
 {
     PGresult *r = NULL;
-    if (outrider__pg_store_query(d->s, sql, NULL, "cannot ask", &r, NULL) < 0)
+    const struct pg_block block = {sql, "cannot ask", PG_READS};
+    if (outrider__pg_store_run(d->s, &block, words, NULL, &r, NULL) < 0)
         return otherwise;
-    int64_t v = PQntuples(r) > 0 ? outrider__pg_get_int(r, 0, 0, otherwise) : otherwise;
+    int64_t v = PQntuples(r) > 0 ? outrider__pg_get_int(r, 0, column, otherwise) : otherwise;
     PQclear(r);
     return v;
 }
 
-static void check_server(const struct doctor *d)
+static void doctor_check_server(const struct doctor *d)
 {
     const struct pg_catalog *cat = &d->s->cat;
     char place[160];
@@ -45,18 +50,18 @@ static void check_server(const struct doctor *d)
             "give the relay a connection to the server itself; session mode works, transaction "
             "and statement mode do not",
             "a pooler (such as pgbouncer) stands between this program and the server");
-    if (ask(d, "SELECT (current_setting('fsync') = 'on')::int4", 1) == 0)
+    if (doctor_ask(d, "SELECT (current_setting('fsync') = 'on')::int4", NULL, 0, 1) == 0)
         outrider__find(&d->to, FINDING_WARNING, "switch fsync on",
                        "fsync is off: a crash may lose events");
 }
 
 /* durable: standby waits for ever for one that is not there, or that it may not see. */
-static void check_standbys(const struct doctor *d)
+static void doctor_check_standbys(const struct doctor *d)
 {
     if (d->s->config->source.durable != DURABLE_STANDBY || d->s->cat.in_recovery)
         return;
-    int64_t n = ask(d, "SELECT count(*) " PG_STANDBYS, 0);
-    if (ask(d, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::int4", 1) == 0)
+    int64_t n = doctor_ask(d, sql_standbys, NULL, STANDBYS_COUNT, 0);
+    if (doctor_ask(d, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')::int4", NULL, 0, 1) == 0)
         outrider__find(&d->to, FINDING_PROBLEM, "GRANT pg_monitor to the relay's role",
                        "durable: standby, and this role may not see the state of standbys: events "
                        "would wait for ever");
@@ -71,7 +76,7 @@ static void check_standbys(const struct doctor *d)
                        (long long)n, n == 1 ? " receives" : "s receive");
 }
 
-static bool check_outbox(const struct doctor *d)
+static bool doctor_check_outbox(const struct doctor *d)
 {
     const struct pg_catalog *cat = &d->s->cat;
     struct outrider_error why;
@@ -98,7 +103,7 @@ static bool check_outbox(const struct doctor *d)
 }
 
 /* Every layout; what a relay refuses is a problem. */
-static bool check_guard(const struct doctor *d)
+static bool doctor_check_guard(const struct doctor *d)
 {
     struct pg_store *s = d->s;
     struct outrider_error why;
@@ -109,7 +114,7 @@ static bool check_guard(const struct doctor *d)
     return false;
 }
 
-static void check_pipeline(void *ctx, const struct store_status *st)
+static void doctor_check_pipeline(void *ctx, const struct store_status *st)
 {
     struct doctor *d = ctx;
     outrider__find_lag(&d->to, st, st->relay_active ? "a relay is active" : NULL);
@@ -123,39 +128,35 @@ static void check_pipeline(void *ctx, const struct store_status *st)
 }
 
 /* Of a column in the newest rows. */
-static int64_t largest(const struct doctor *d, Oid type, const char *column)
+static int64_t doctor_largest(const struct doctor *d, Oid type, const char *column)
 {
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, 4096);
-    strbuf_append_str(&sql, "SELECT max(size) FROM (SELECT ");
-    outrider__pg_size_sql(&sql, type, column);
-    outrider__strbuf_appendf(&sql, " AS size FROM %s ORDER BY seq DESC LIMIT 1000) x",
-                             d->s->cat.table);
-    int64_t size = ask(d, strbuf_cstr(&sql), 0);
-    outrider__strbuf_release(&sql);
-    return size;
+    struct strbuf size;
+    struct pg_words words;
+    outrider__strbuf_init(&size, 4096);
+    outrider__pg_size_sql(&size, type, column);
+    outrider__pg_words_init(&words, &d->s->cat);
+    outrider__pg_words_take(&words, "size", &size);
+    int64_t n = doctor_ask(d, sql_doctor_largest, &words, 0, 0);
+    outrider__pg_words_release(&words);
+    return n;
 }
 
-static void check_sizes(const struct doctor *d)
+static void doctor_check_sizes(const struct doctor *d)
 {
-    outrider__find_payload(&d->to, largest(d, d->s->cat.payload_type, "payload"),
+    outrider__find_payload(&d->to, doctor_largest(d, d->s->cat.payload_type, "payload"),
                            d->s->config->source.max_payload);
-    outrider__find_headers(&d->to, largest(d, d->s->cat.headers_type, "headers"),
+    outrider__find_headers(&d->to, doctor_largest(d, d->s->cat.headers_type, "headers"),
                            d->s->config->source.max_headers);
 }
 
 /* Those above the sequence are told with the pipelines: they wait. */
-static void check_numbers(const struct doctor *d)
+static void doctor_check_numbers(const struct doctor *d)
 {
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, 1024);
-    outrider__strbuf_appendf(&sql, "SELECT count(*) FROM %s WHERE seq < 1", d->s->cat.table);
-    int64_t n = ask(d, strbuf_cstr(&sql), 0);
-    outrider__strbuf_release(&sql);
+    int64_t n = doctor_ask(d, "SELECT count(*) FROM @outbox@ WHERE seq < 1", NULL, 0, 0);
     outrider__find_below_first(&d->to, d->s->cat.table, n);
 }
 
-static void check_retention(const struct doctor *d)
+static void doctor_check_retention(const struct doctor *d)
 {
     outrider__find_retention(&d->to, d->s->config->cleanup.retention_us);
     if (d->n_pipelines > 1)
@@ -163,12 +164,9 @@ static void check_retention(const struct doctor *d)
                        "the slowest pipeline is '%s': clean-up waits for it", d->slowest);
 }
 
-static void check_old_transactions(const struct doctor *d)
+static void doctor_check_old_transactions(const struct doctor *d)
 {
-    int64_t age = ask(d,
-                      "SELECT extract(epoch FROM max(now() - prepared))::int8 FROM "
-                      "pg_prepared_xacts WHERE database = current_database()",
-                      0);
+    int64_t age = doctor_ask(d, sql_doctor_prepared, NULL, 0, 0);
     if (age > 300)
         outrider__find(
             &d->to, FINDING_WARNING, "COMMIT PREPARED or ROLLBACK PREPARED it: pg_prepared_xacts",
@@ -185,20 +183,20 @@ int outrider__pg_store_doctor(struct store *base, finding_fn *found, void *ctx,
         outrider__find(&d.to, FINDING_PROBLEM, NULL, "%s", why.message);
         return 0;
     }
-    check_server(&d);
-    check_standbys(&d);
-    if (!check_guard(&d))
+    doctor_check_server(&d);
+    doctor_check_standbys(&d);
+    if (!doctor_check_guard(&d))
         return 0;
     if (outrider__pg_store_has_states(s))
         return outrider__pg_tables_doctor(s, found, ctx, err);
-    if (!check_outbox(&d))
+    if (!doctor_check_outbox(&d))
         return 0;
     if (s->cat.has_seq && !s->cat.has_mark) {
-        check_sizes(&d);
-        check_numbers(&d);
+        doctor_check_sizes(&d);
+        doctor_check_numbers(&d);
     }
-    check_old_transactions(&d);
-    int rc = outrider__pg_store_status(base, check_pipeline, &d, err);
-    check_retention(&d);
+    doctor_check_old_transactions(&d);
+    int rc = outrider__pg_store_status(base, doctor_check_pipeline, &d, err);
+    doctor_check_retention(&d);
     return rc;
 }

@@ -6,71 +6,70 @@
  * And clean-up, which rests on the same cursors.
  */
 #include "postgres/table/table.h"
-#include "postgres/shared/columns.h"
 #include "postgres/store/store.h"
 
 #include <inttypes.h>
 
-static const char sql_read[] =
-    "SELECT c.position, " PG_ANCHOR_OF("c.anchor_id") ", (SELECT " PG_ANCHOR_OF(
-        "id") " FROM %s WHERE seq = c.position LIMIT 1), "
-              "(SELECT seq FROM %s WHERE id::text = c.anchor_id LIMIT 1), (SELECT CASE WHEN "
-              "is_called THEN "
-              "last_value ELSE 0 END FROM %s), coalesce((SELECT max(seq) FROM %s WHERE seq <= "
-              "c.position AND "
-              "NOT c.gaps @> seq), 0), EXISTS (SELECT FROM %s WHERE seq <= c.position AND "
-              "created_at > "
-              "c.settled_at), (SELECT "
-              "count(*) FROM %s), isempty(c.gaps) FROM %s c WHERE c.pipeline = $1 AND c.outbox = "
-              "$2 FOR "
-              "UPDATE";
-/* The epoch moves on, so that a relay which is somehow still at it cannot save
- * over this. Gaps below the new position stay. */
-static const char sql_write[] =
-    "UPDATE %s SET position = $3, anchor_id = (SELECT id::text FROM %s WHERE seq = $3 LIMIT 1), "
-    "gaps = gaps * int8multirange(int8range(NULL, $3)), epoch = epoch + 1 WHERE pipeline = $1 AND "
-    "outbox = $2";
+#include "store.sql.h"
 
-/* exactly_once: an intent that was not settled speaks of the history that is no more. */
-static const char sql_forget[] = "UPDATE %s.outrider_intent SET body = NULL, epoch = epoch + 1 "
-                                 "WHERE pipeline = $1 AND outbox = $2";
+static const struct pg_block resync_read = {sql_resync_read, "cannot read the cursor", PG_READS};
+static const struct pg_block resync_write = {sql_resync_write, "cannot save the position",
+                                             PG_READS};
+static const struct pg_block resync_forget = {sql_resync_forget, "cannot drop the intent",
+                                              PG_READS};
 
-struct finding {
+/* Columns of resync_read. */
+enum resync_column {
+    RESYNC_POSITION,
+    RESYNC_ANCHOR,
+    RESYNC_ROW_ID,    /* of the row at the position; NULL: there is none */
+    RESYNC_MOVED_SEQ, /* where the anchor's row is now; NULL: nowhere */
+    RESYNC_LAST_VALUE,
+    RESYNC_LAST_SETTLED, /* the highest seq of a row that was settled */
+    RESYNC_HAS_NEWER,    /* rows below the position, from after the last settle */
+    RESYNC_HELD,
+    RESYNC_HAS_NO_GAPS
+};
+
+struct resync_finding {
     int64_t old, new;
     bool is_intact;
     const char *why;
     int64_t held;
 };
 
-static struct finding decide(const PGresult *r)
+static struct resync_finding resync_decide(const PGresult *r)
 {
-    struct finding f = {.old = outrider__pg_get_int(r, 0, 0, 0),
-                        .held = outrider__pg_get_int(r, 0, 7, 0)};
-    int64_t sequence = outrider__pg_get_int(r, 0, 4, 0);
-    bool is_same = !PQgetisnull(r, 0, 2) &&
-                   bytes_eq(outrider__pg_get_bytes(r, 0, 1), outrider__pg_get_bytes(r, 0, 2));
+    struct resync_finding f = {.old = outrider__pg_get_int(r, 0, RESYNC_POSITION, 0),
+                               .held = outrider__pg_get_int(r, 0, RESYNC_HELD, 0)};
+    int64_t sequence = outrider__pg_get_int(r, 0, RESYNC_LAST_VALUE, 0);
+    bool has_row = !PQgetisnull(r, 0, RESYNC_ROW_ID);
+    bool has_moved = !PQgetisnull(r, 0, RESYNC_MOVED_SEQ);
+    bool is_same = has_row && bytes_eq(outrider__pg_get_bytes(r, 0, RESYNC_ANCHOR),
+                                       outrider__pg_get_bytes(r, 0, RESYNC_ROW_ID));
     if (f.old == 0 || (sequence >= f.old && is_same)) {
         f.is_intact = true;
         f.new = f.old;
     } else if (sequence < f.old) {
         f.why = "the sequence was set back, so rows at low seqs may be new";
-    } else if (!PQgetisnull(r, 0, 3) && !outrider__pg_get_bool(r, 0, 8)) {
+    } else if (has_moved && !outrider__pg_get_bool(r, 0, RESYNC_HAS_NO_GAPS)) {
         f.why = "the rows have other seqs now, and so have those that were still awaited";
-    } else if (!PQgetisnull(r, 0, 3)) {
-        f.new = outrider__pg_get_int(r, 0, 3, 0);
+    } else if (has_moved) {
+        f.new = outrider__pg_get_int(r, 0, RESYNC_MOVED_SEQ, 0);
         f.why = "the row at the old position has another seq now; events behind it follow";
-    } else if (!PQgetisnull(r, 0, 2)) {
+    } else if (has_row) {
         f.why = "the row at the position is another one now, so rows below it may be new";
-    } else if (outrider__pg_get_bool(r, 0, 6)) {
+    } else if (outrider__pg_get_bool(r, 0, RESYNC_HAS_NEWER)) {
         f.why = "rows below the position are newer than the last settle";
     } else {
-        f.new = outrider__pg_get_int(r, 0, 5, 0);
+        f.new = outrider__pg_get_int(r, 0, RESYNC_LAST_SETTLED, 0);
         f.why = "the row at the position was removed; the rest of the history fits";
     }
     return f;
 }
 
-static void report(struct strbuf *out, const struct pg_store *s, const struct finding *f)
+static void resync_report(struct strbuf *out, const struct pg_store *s,
+                          const struct resync_finding *f)
 {
     if (f->is_intact) {
         outrider__strbuf_appendf(out, "pipeline '%s': history fits, position stays %" PRId64 "\n",
@@ -85,61 +84,41 @@ static void report(struct strbuf *out, const struct pg_store *s, const struct fi
                              s->config->name, f->old, f->new, f->why, f->held);
 }
 
-static int read_and_write(struct pg_store *s, struct finding *ret_finding,
-                          struct outrider_error *err)
+static void resync_cursor_args(const struct pg_store *s, struct pg_args *args)
 {
-    struct strbuf sql;
+    outrider__pg_args_init(args);
+    outrider__pg_arg_str(args, s->config->name);
+    outrider__pg_arg_str(args, s->cat.table);
+}
+
+static int resync_read_and_write(struct pg_store *s, struct resync_finding *ret_finding,
+                                 struct outrider_error *err)
+{
     struct pg_args args;
     PGresult *r = NULL;
-    const char *t = s->cat.table;
-    outrider__strbuf_init(&sql, 8192);
-    outrider__pg_args_init(&args);
-    outrider__pg_arg_str(&args, s->config->name);
-    outrider__pg_arg_str(&args, t);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    outrider__strbuf_appendf(&sql, sql_read, t, t, s->cat.sequence, t, t, t, s->cat.cursor_table);
-#pragma GCC diagnostic pop
-    int rc =
-        outrider__pg_store_query(s, strbuf_cstr(&sql), &args, "cannot read the cursor", &r, err);
+    resync_cursor_args(s, &args);
+    int rc = outrider__pg_store_run(s, &resync_read, NULL, &args, &r, err);
     if (rc == 0 && PQntuples(r) != 1)
         rc = outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
-                            "%s has no pipeline '%s'; `outrider status` lists those it has", t,
-                            s->config->name);
+                            "%s has no pipeline '%s'; `outrider status` lists those it has",
+                            s->cat.table, s->config->name);
     if (rc == 0)
-        *ret_finding = decide(r);
+        *ret_finding = resync_decide(r);
     PQclear(r);
     if (rc == 0 && !ret_finding->is_intact) {
         outrider__pg_arg_int8(&args, ret_finding->new);
-        outrider__strbuf_clear(&sql);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        outrider__strbuf_appendf(&sql, sql_write, s->cat.cursor_table, t);
-#pragma GCC diagnostic pop
-        rc = outrider__pg_store_query(s, strbuf_cstr(&sql), &args, "cannot save the position", NULL,
-                                      err);
+        rc = outrider__pg_store_run(s, &resync_write, NULL, &args, NULL, err);
     }
     outrider__pg_args_release(&args);
-    outrider__strbuf_release(&sql);
     return rc;
 }
 
-static int forget_intent(struct pg_store *s, struct outrider_error *err)
+static int resync_forget_intent(struct pg_store *s, struct outrider_error *err)
 {
-    struct strbuf sql;
     struct pg_args args;
-    outrider__strbuf_init(&sql, 1024);
-    outrider__pg_args_init(&args);
-    outrider__pg_arg_str(&args, s->config->name);
-    outrider__pg_arg_str(&args, s->cat.table);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    outrider__strbuf_appendf(&sql, sql_forget, s->cat.companion_schema);
-#pragma GCC diagnostic pop
-    int rc =
-        outrider__pg_store_query(s, strbuf_cstr(&sql), &args, "cannot drop the intent", NULL, err);
+    resync_cursor_args(s, &args);
+    int rc = outrider__pg_store_run(s, &resync_forget, NULL, &args, NULL, err);
     outrider__pg_args_release(&args);
-    outrider__strbuf_release(&sql);
     return rc;
 }
 
@@ -147,7 +126,7 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
                               struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
-    struct finding f = {0};
+    struct resync_finding f = {0};
     if (outrider__pg_store_ready(s, err) < 0 ||
         outrider__pg_store_exec(s, "BEGIN", "cannot begin", err) < 0)
         return -1;
@@ -156,9 +135,9 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
     bool adopts =
         outrider__pg_store_has_states(s); /* rows carry their state: there is no position */
     if (rc == 0 && !adopts)
-        rc = read_and_write(s, &f, err);
+        rc = resync_read_and_write(s, &f, err);
     if (rc == 0 && (!f.is_intact || ret_report->len > before))
-        rc = forget_intent(s, err);
+        rc = resync_forget_intent(s, err);
     if (rc == 0)
         rc = outrider__pg_store_exec(s, "COMMIT", "cannot commit", err);
     if (rc < 0) {
@@ -166,7 +145,7 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
         return -1;
     }
     if (!adopts)
-        report(ret_report, s, &f);
+        resync_report(ret_report, s, &f);
     else if (ret_report->len == 0)
         outrider__strbuf_appendf(ret_report, "%s: its rows say what is published: nothing to do\n",
                                  s->cat.table);

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "schema_begin.sql.h"
 #include "schema_companions.sql.h"
 #include "schema_function.sql.h"
 #include "schema_inbox.sql.h"
 #include "schema_log.sql.h"
+#include "schema_no_roles.sql.h"
 #include "schema_partitions.sql.h"
 #include "schema_roles.sql.h"
 #include "schema_roles_outbox.sql.h"
@@ -17,6 +19,7 @@
 #include "schema_settled_status.sql.h"
 #include "schema_status.sql.h"
 #include "schema_upgrade.sql.h"
+#include "store.sql.h"
 #include "postgres/store/schema.h"
 
 #define DAYS_AHEAD 7
@@ -40,25 +43,6 @@ int outrider__pg_schema_payload(const struct init_options *o, const char **ret_t
                           "unknown payload form '%s'; there are jsonb, text and bytea", asked);
 }
 
-void outrider__pg_schema_expand(struct strbuf *sql, const char *template,
-                                const struct pg_schema_value *values, size_t n)
-{
-    for (const char *p = template; *p != '\0'; p++) {
-        size_t i = 0, len = 0;
-        for (; *p == '@' && i < n; i++) {
-            len = strlen(values[i].name);
-            if (strncmp(p + 1, values[i].name, len) == 0 && p[len + 1] == '@')
-                break;
-        }
-        if (*p != '@' || i == n) {
-            strbuf_append_char(sql, *p);
-            continue;
-        }
-        strbuf_append_str(sql, values[i].value);
-        p += len + 1;
-    }
-}
-
 struct outbox_wishes {
     const char *payload; /* type of the column */
     bool is_partitioned;
@@ -66,7 +50,7 @@ struct outbox_wishes {
 };
 
 /* [from, to) of the i-th day or month from today on. */
-static void bounds(bool is_month, int i, struct tm *ret_from, struct tm *ret_to)
+static void schema_bounds(bool is_month, int i, struct tm *ret_from, struct tm *ret_to)
 {
     time_t now = time(NULL);
     struct tm today;
@@ -87,44 +71,44 @@ void outrider__pg_schema_partitions(struct strbuf *sql, const char *root, const 
     char from[32], to[32], suffix[32];
     struct tm a, b;
     for (int i = 0; i <= n; i++) {
-        bounds(is_month, i, &a, &b);
+        schema_bounds(is_month, i, &a, &b);
         (void)strftime(from, sizeof from, "%Y-%m-%d 00:00:00+00", &a);
         (void)strftime(to, sizeof to, "%Y-%m-%d 00:00:00+00", &b);
         (void)strftime(suffix, sizeof suffix, is_month ? "%Y%m" : "%Y%m%d", &a);
-        outrider__strbuf_appendf(sql,
-                                 "CREATE TABLE IF NOT EXISTS %s_p%s PARTITION OF %s FOR VALUES "
-                                 "FROM ('%s') TO ('%s');\n",
-                                 name, suffix, root, from, to);
+        const struct sql_word words[] = {
+            {"name", name}, {"suffix", suffix}, {"root", root}, {"from", from}, {"to", to}};
+        outrider__sql_append(sql, sql_schema_partition, words, sizeof words / sizeof *words);
     }
     outrider__strbuf_appendf(
         sql, "CREATE TABLE IF NOT EXISTS %s_default PARTITION OF %s DEFAULT;\n", name, root);
 }
 
-static void append_outbox(struct strbuf *sql, const char *template, const char *keys,
-                          const struct outbox_wishes *w)
+static void schema_append_outbox(struct strbuf *sql, const char *template, const char *keys,
+                                 const struct outbox_wishes *w)
 {
-    const struct pg_schema_value values[] = {
-        {"PAYLOAD", w->payload},
-        {"KEYS", keys},
-        {"PARTITION", w->is_partitioned ? " PARTITION BY RANGE (created_at)" : ""},
-        {"PARTITIONS", w->partitions},
+    const struct sql_word values[] = {
+        {"payload", w->payload},
+        {"keys", keys},
+        {"partition", w->is_partitioned ? " PARTITION BY RANGE (created_at)" : ""},
+        {"partitions", w->partitions},
     };
-    outrider__pg_schema_expand(sql, template, values, sizeof values / sizeof *values);
+    outrider__sql_append(sql, template, values, sizeof values / sizeof *values);
 }
 
-static void append_log(struct strbuf *sql, const struct outbox_wishes *w)
+static void schema_append_log(struct strbuf *sql, const struct outbox_wishes *w)
 {
-    append_outbox(sql, sql_schema_log,
-                  w->is_partitioned
-                      ? "PRIMARY KEY (seq, created_at)"
-                      : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)",
-                  w);
+    schema_append_outbox(sql, sql_schema_log,
+                         w->is_partitioned
+                             ? "PRIMARY KEY (seq, created_at)"
+                             : "PRIMARY KEY (seq),\n    CONSTRAINT outbox_id_key UNIQUE (id)",
+                         w);
 }
 
-static void append_status(struct strbuf *sql, const struct outbox_wishes *w)
+static void schema_append_status(struct strbuf *sql, const struct outbox_wishes *w)
 {
-    append_outbox(sql, sql_schema_status,
-                  w->is_partitioned ? "PRIMARY KEY (id, created_at)" : "PRIMARY KEY (id)", w);
+    schema_append_outbox(sql, sql_schema_status,
+                         w->is_partitioned ? "PRIMARY KEY (id, created_at)" : "PRIMARY KEY (id)",
+                         w);
 }
 
 static const struct layout_schema {
@@ -132,14 +116,14 @@ static const struct layout_schema {
     void (*append)(struct strbuf *sql, const struct outbox_wishes *w);
     const char *settled; /* how outbox_partitions knows that a partition may go */
 } layouts[] = {
-    {"log", append_log, sql_schema_settled_log},
-    {"status", append_status, sql_schema_settled_status},
+    {"log", schema_append_log, sql_schema_settled_log},
+    {"status", schema_append_status, sql_schema_settled_status},
 };
 
 /* Of an outbox that is there, the relay makes the partitions: it knows what to do where rows
  * of the time ahead are there already. */
-static void append_table(struct strbuf *sql, const struct layout_schema *layout,
-                         const struct init_options *o, const char *payload, bool is_there)
+static void schema_append_table(struct strbuf *sql, const struct layout_schema *layout,
+                                const struct init_options *o, const char *payload, bool is_there)
 {
     struct strbuf partitions;
     outrider__strbuf_init(&partitions, 65536);
@@ -153,24 +137,34 @@ static void append_table(struct strbuf *sql, const struct layout_schema *layout,
 }
 
 /* How a partitioned outbox is kept up; rests on the companions. */
-static void append_upkeep(struct strbuf *sql, const struct layout_schema *layout,
-                          const char *partition, const char *schema)
+static void schema_append_upkeep(struct strbuf *sql, const struct layout_schema *layout,
+                                 const char *partition, const char *schema)
 {
     bool is_month = strcmp(partition, "month") == 0;
     struct strbuf settled;
     outrider__strbuf_init(&settled, 8192);
-    outrider__pg_schema_expand(&settled, layout->settled,
-                               &(struct pg_schema_value){"SCHEMA", schema}, 1);
-    const struct pg_schema_value values[] = {
-        {"SCHEMA", schema},
-        {"UNIT", is_month ? "month" : "day"},
-        {"AHEAD", is_month ? TEXT(MONTHS_AHEAD) : TEXT(DAYS_AHEAD)},
-        {"FORMAT", is_month ? "YYYYMM" : "YYYYMMDD"},
-        {"SETTLED", strbuf_cstr(&settled)},
+    outrider__sql_append(&settled, layout->settled, &(struct sql_word){"schema", schema}, 1);
+    const struct sql_word values[] = {
+        {"schema", schema},
+        {"unit", is_month ? "month" : "day"},
+        {"ahead", is_month ? TEXT(MONTHS_AHEAD) : TEXT(DAYS_AHEAD)},
+        {"format", is_month ? "YYYYMM" : "YYYYMMDD"},
+        {"settled", strbuf_cstr(&settled)},
     };
-    outrider__pg_schema_expand(sql, sql_schema_partitions, values, sizeof values / sizeof *values);
+    outrider__sql_append(sql, sql_schema_partitions, values, sizeof values / sizeof *values);
+    sql->failed |= settled.failed;
     outrider__strbuf_release(&settled);
 }
+
+static const struct pg_block schema_facts = {sql_schema_facts, "cannot read the catalogue",
+                                             PG_READS};
+enum schema_facts_column {
+    FACTS_SCHEMA, /* NULL: no schema of the search path exists */
+    FACTS_MAY_MAKE_ROLES,
+    FACTS_HAS_ROLES,
+    FACTS_HAS_VERSION,
+    FACTS_NAME_LENGTH /* of a partition's name; NULL: there are no partitions */
+};
 
 /* What the server says that the SQL depends on. */
 struct circumstances {
@@ -184,7 +178,7 @@ struct circumstances {
 };
 
 /* Only `outbox` is made. */
-static int check_table(const struct pg_store *s, struct outrider_error *err)
+static int schema_check_table(const struct pg_store *s, struct outrider_error *err)
 {
     const char *name = outrider__pg_store_table(s), *dot = strrchr(name, '.');
     if (s->cat.oid != 0 || strcmp(dot != NULL ? dot + 1 : name, "outbox") == 0)
@@ -195,12 +189,13 @@ static int check_table(const struct pg_store *s, struct outrider_error *err)
                           name);
 }
 
-static int look_around(struct pg_store *s, struct circumstances *c, struct outrider_error *err)
+static int schema_look_around(struct pg_store *s, struct circumstances *c,
+                              struct outrider_error *err)
 {
     PGresult *r = NULL;
     if (outrider__pg_store_catalog(s, err) < 0)
         return -1;
-    if (check_table(s, err) < 0)
+    if (schema_check_table(s, err) < 0)
         return -1;
     c->has_outbox = s->cat.oid != 0;
     c->is_ours = (s->cat.has_seq && !s->cat.has_mark) || s->cat.is_marked_ours;
@@ -209,24 +204,16 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
                  : s->cat.payload_type == PG_BYTEA ? "bytea"
                  : s->cat.payload_type == PG_TEXT  ? "text"
                                                    : NULL;
-    if (outrider__pg_store_query(
-            s,
-            "SELECT quote_ident(current_schema()), (SELECT rolsuper OR rolcreaterole FROM pg_roles "
-            "WHERE rolname = current_user), (SELECT count(*) = 2 FROM pg_roles WHERE rolname IN "
-            "('outrider_writer', 'outrider_relay')), to_regclass('outrider_schema') IS NOT NULL, "
-            "(SELECT max(length(p.relname))::int4 FROM pg_inherits h JOIN pg_class p ON p.oid = "
-            "h.inhrelid WHERE h.inhparent = to_regclass('outbox') AND p.relname ~ "
-            "'^outbox_p[0-9]+$')",
-            NULL, "cannot read the catalogue", &r, err) < 0)
+    if (outrider__pg_store_run(s, &schema_facts, NULL, NULL, &r, err) < 0)
         return -1;
-    bool is_nowhere = PQgetisnull(r, 0, 0);
-    (void)snprintf(c->schema, sizeof c->schema, "%s", outrider__pg_get_str(r, 0, 0));
-    c->may_make_roles = outrider__pg_get_bool(r, 0, 1);
-    c->has_roles = outrider__pg_get_bool(r, 0, 2);
-    bool has_version = outrider__pg_get_bool(r, 0, 3);
+    bool is_nowhere = PQgetisnull(r, 0, FACTS_SCHEMA);
+    (void)snprintf(c->schema, sizeof c->schema, "%s", outrider__pg_get_str(r, 0, FACTS_SCHEMA));
+    c->may_make_roles = outrider__pg_get_bool(r, 0, FACTS_MAY_MAKE_ROLES);
+    c->has_roles = outrider__pg_get_bool(r, 0, FACTS_HAS_ROLES);
+    bool has_version = outrider__pg_get_bool(r, 0, FACTS_HAS_VERSION);
     /* outbox_p202601 or outbox_p20260131 */
-    if (c->layout != NULL && !PQgetisnull(r, 0, 4))
-        c->partition = outrider__pg_get_int(r, 0, 4, 0) == 14 ? "month" : "day";
+    if (c->layout != NULL && !PQgetisnull(r, 0, FACTS_NAME_LENGTH))
+        c->partition = outrider__pg_get_int(r, 0, FACTS_NAME_LENGTH, 0) == 14 ? "month" : "day";
     PQclear(r);
     if (is_nowhere)
         return outrider__fail(
@@ -247,20 +234,20 @@ static int look_around(struct pg_store *s, struct circumstances *c, struct outri
     return 0;
 }
 
-static void append_outbox_roles(struct strbuf *sql, const char *layout, const char *partition,
-                                const struct pg_schema_value *values)
+static void schema_append_outbox_roles(struct strbuf *sql, const char *layout,
+                                       const char *partition, const struct sql_word *values)
 {
-    outrider__pg_schema_expand(sql, sql_schema_roles_outbox, values, 2);
+    outrider__sql_append(sql, sql_schema_roles_outbox, values, 2);
     if (partition != NULL)
         strbuf_append_str(sql, "GRANT EXECUTE ON FUNCTION outbox_partitions TO outrider_relay;\n");
     if (strcmp(layout, "log") != 0) /* rows that carry their state are changed by the relay */
-        outrider__pg_schema_expand(sql, "GRANT UPDATE ON @SCHEMA@.outbox TO outrider_relay;\n",
-                                   values, 2);
+        outrider__sql_append(sql, "GRANT UPDATE ON @schema@.outbox TO outrider_relay;\n", values,
+                             2);
 }
 
 /* What was asked for must be known, and what is there stays as it is. */
-static int check_wishes(const struct init_options *o, const struct circumstances *c,
-                        struct outrider_error *err)
+static int schema_check_wishes(const struct init_options *o, const struct circumstances *c,
+                               struct outrider_error *err)
 {
     if (o->partition != NULL && strcmp(o->partition, "day") != 0 &&
         strcmp(o->partition, "month") != 0)
@@ -283,7 +270,7 @@ static int check_wishes(const struct init_options *o, const struct circumstances
 }
 
 /* Everything that is ours beside the outbox, whoever made that. */
-static void append_companions(struct strbuf *sql, const struct circumstances *c)
+static void schema_append_companions(struct strbuf *sql, const struct circumstances *c)
 {
     if (c->version > 0 && c->version < PG_SCHEMA_VERSION)
         strbuf_append_str(sql, sql_schema_upgrade);
@@ -292,13 +279,13 @@ static void append_companions(struct strbuf *sql, const struct circumstances *c)
                              PG_SCHEMA_VERSION, PG_SCHEMA_VERSION);
 }
 
-static int compose(const struct init_options *asked, const struct circumstances *c,
-                   struct strbuf *sql, struct outrider_error *err)
+static int schema_compose(const struct init_options *asked, const struct circumstances *c,
+                          struct strbuf *sql, struct outrider_error *err)
 {
     struct init_options o = *asked;
     const char *payload = NULL;
     size_t i = 0, n = sizeof layouts / sizeof *layouts;
-    if (outrider__pg_schema_payload(&o, &payload, err) < 0 || check_wishes(&o, c, err) < 0)
+    if (outrider__pg_schema_payload(&o, &payload, err) < 0 || schema_check_wishes(&o, c, err) < 0)
         return -1;
     o.layout = c->layout != NULL ? c->layout : o.layout != NULL ? o.layout : "log";
     if (c->partition != NULL)
@@ -309,29 +296,25 @@ static int compose(const struct init_options *asked, const struct circumstances 
         i++;
     if (i == n)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "unknown layout '%s'", o.layout);
-    const struct pg_schema_value values[] = {{"PAYLOAD", payload}, {"SCHEMA", c->schema}};
+    const struct sql_word values[] = {{"payload", payload}, {"schema", c->schema}};
     bool is_foreign = c->has_outbox && !c->is_ours;
     /* Two at once: the second waits, and then finds everything there. */
-    strbuf_append_str(
-        sql, "BEGIN;\nSET LOCAL client_min_messages = warning;\nSET LOCAL row_security = off;\n"
-             "SELECT pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n");
+    strbuf_append_str(sql, sql_schema_begin);
     if (!is_foreign)
-        append_table(sql, &layouts[i], &o, payload, c->has_outbox);
-    append_companions(sql, c);
+        schema_append_table(sql, &layouts[i], &o, payload, c->has_outbox);
+    schema_append_companions(sql, c);
     if (!is_foreign) {
-        outrider__pg_schema_expand(sql, sql_schema_function, values, 2);
+        outrider__sql_append(sql, sql_schema_function, values, 2);
         if (o.partition != NULL)
-            append_upkeep(sql, &layouts[i], o.partition, c->schema);
+            schema_append_upkeep(sql, &layouts[i], o.partition, c->schema);
     }
     if (c->may_make_roles || c->has_roles) {
-        outrider__pg_schema_expand(sql, sql_schema_roles, values, 2);
+        outrider__sql_append(sql, sql_schema_roles, values, 2);
         if (!is_foreign)
-            append_outbox_roles(sql, o.layout, o.partition, values);
+            schema_append_outbox_roles(sql, o.layout, o.partition, values);
         strbuf_append_str(sql, c->grants);
     } else {
-        strbuf_append_str(sql, "-- This user may not create roles; as one who may, run:\n--   "
-                               "CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;\n-- "
-                               "and run `outrider init` again for their rights.\n");
+        strbuf_append_str(sql, sql_schema_no_roles);
     }
     if (o.inbox)
         strbuf_append_str(sql, sql_schema_inbox);
@@ -345,7 +328,7 @@ int outrider__pg_store_init(struct store *base, const struct init_options *o,
     struct pg_store *s = pg_store_of(base);
     struct circumstances c = {0};
     struct strbuf sql, grants;
-    if (look_around(s, &c, err) < 0)
+    if (schema_look_around(s, &c, err) < 0)
         return -1;
     outrider__strbuf_init(&sql, 1 << 20);
     outrider__strbuf_init(&grants, 1 << 20);
@@ -354,7 +337,7 @@ int outrider__pg_store_init(struct store *base, const struct init_options *o,
         rc = outrider__pg_tables_grants(s, &grants, err);
     c.grants = strbuf_cstr(&grants);
     if (rc == 0)
-        rc = compose(o, &c, &sql, err);
+        rc = schema_compose(o, &c, &sql, err);
     if (rc == 0 && ret_sql != NULL)
         outrider__strbuf_append(ret_sql, strbuf_bytes(&sql));
     if (rc == 0 && !o->dry_run) {

@@ -20,8 +20,31 @@
 #include "postgres/cdc/slot.h"
 #include "postgres/options.h"
 #include "postgres/store/slot_probe.h"
+#include "store.sql.h"
 
-#define SQL_CAP 16384
+#define LIST_CAP 16384 /* of names, for messages */
+
+enum adopt_tables_column { TABLES_OID, TABLES_SCHEMA, TABLES_NAME, TABLES_OUTBOX, TABLES_ASKED };
+enum adopt_slot_column {
+    SLOT_TYPE,
+    SLOT_IS_FOREIGN, /* of another database */
+    SLOT_DATABASE,
+    SLOT_IS_TEMPORARY,
+    SLOT_IS_TWO_PHASE,
+    SLOT_ACTIVE_PID,
+    SLOT_IS_LOST,
+    SLOT_CONFIRMED,
+    SLOT_XMIN,
+    SLOT_SERVER_LSN
+};
+enum adopt_publication_column {
+    PUBLICATION_NAME,
+    PUBLICATION_FITS,
+    PUBLICATION_IS_OLD, /* enough: contract (1) */
+    PUBLICATION_IS_AMBIGUOUS,
+    PUBLICATION_YOUNG_XMIN,
+    PUBLICATION_TOKENS
+};
 
 struct adoption_work {
     struct pg_store *s;
@@ -35,7 +58,7 @@ struct adoption_work {
     struct probe_place place;
 };
 
-static void add_names(const struct adoption_work *w, struct pg_args *a)
+static void adopt_add_names(const struct adoption_work *w, struct pg_args *a)
 {
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < w->tables.n; i++)
@@ -43,7 +66,7 @@ static void add_names(const struct adoption_work *w, struct pg_args *a)
     outrider__pg_array_end(a);
 }
 
-static void add_oids(const struct adoption_work *w, struct pg_args *a)
+static void adopt_add_oids(const struct adoption_work *w, struct pg_args *a)
 {
     outrider__pg_array_begin(a, PG_INT8);
     for (size_t i = 0; i < w->tables.n; i++)
@@ -51,26 +74,19 @@ static void add_oids(const struct adoption_work *w, struct pg_args *a)
     outrider__pg_array_end(a);
 }
 
-/* Any statement with arguments; the text is released. */
-static int run(struct adoption_work *w, struct strbuf *sql, struct pg_args *a, const char *what,
-               PGresult **ret_result, struct outrider_error *err)
+/* A statement whose arguments are released. words: NULL are those of the catalogue. */
+static int adopt_run(struct adoption_work *w, const char *sql, const struct pg_words *words,
+                     struct pg_args *a, const char *what, PGresult **ret_result,
+                     struct outrider_error *err)
 {
-    int rc = sql->failed
-                 ? outrider__fail_nomem(err)
-                 : outrider__pg_store_query(w->s, strbuf_cstr(sql), a, what, ret_result, err);
-    outrider__strbuf_release(sql);
+    const struct pg_block block = {sql, what, PG_READS};
+    int rc = outrider__pg_store_run(w->s, &block, words, a, ret_result, err);
     outrider__pg_args_release(a);
     return rc;
 }
 
-static void begin(struct strbuf *sql, struct pg_args *a)
-{
-    outrider__strbuf_init(sql, SQL_CAP);
-    outrider__pg_args_init(a);
-}
-
 /* Beside a table that is not ours our own tables are made, as a relay would. */
-static int prepare(struct pg_store *s, struct outrider_error *err)
+static int adopt_prepare(struct pg_store *s, struct outrider_error *err)
 {
     struct strbuf sql;
     if (outrider__pg_store_catalog(s, err) < 0)
@@ -87,17 +103,17 @@ static int prepare(struct pg_store *s, struct outrider_error *err)
     return rc < 0 ? -1 : outrider__pg_store_ready(s, err);
 }
 
-static int lock_pipeline(struct adoption_work *w, struct outrider_error *err)
+static int adopt_lock_pipeline(struct adoption_work *w, struct outrider_error *err)
 {
-    struct strbuf sql, name;
+    static const char sql[] = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))";
+    struct strbuf name;
     struct pg_args a;
     PGresult *r = NULL;
-    begin(&sql, &a);
+    outrider__pg_args_init(&a);
     outrider__strbuf_init(&name, 1024);
     outrider__strbuf_appendf(&name, "outrider/%s/%.63s", w->s->cat.table, w->s->config->name);
-    strbuf_append_str(&sql, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))");
     outrider__pg_arg_str(&a, strbuf_cstr(&name));
-    int rc = run(w, &sql, &a, "cannot ask for the pipeline's lock", &r, err);
+    int rc = adopt_run(w, sql, NULL, &a, "cannot ask for the pipeline's lock", &r, err);
     if (rc == 0 && !outrider__pg_get_bool(r, 0, 0))
         rc = outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_STOP,
                             "a relay of pipeline '%s' runs: stop the relay first",
@@ -107,97 +123,88 @@ static int lock_pipeline(struct adoption_work *w, struct outrider_error *err)
     return rc;
 }
 
-static int read_tables(struct adoption_work *w, struct outrider_error *err)
+static int adopt_read_tables(struct adoption_work *w, struct outrider_error *err)
 {
     const struct pipeline_config *config = w->s->config;
     size_t n = config->source.tables.n > 0 ? config->source.tables.n : 1;
-    struct strbuf sql;
     struct pg_args a;
     PGresult *r = NULL;
     if (n > PROBE_TABLES_MAX)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "source.tables: more than %d tables in one pipeline",
                               PROBE_TABLES_MAX);
-    begin(&sql, &a);
-    strbuf_append_str(&sql,
-                      "SELECT c.oid::int8, n.nspname::text, c.relname::text, format('%I.%I', "
-                      "n.nspname, c.relname), w.name FROM unnest($1::text[]) WITH ORDINALITY AS "
-                      "w(name, at) LEFT JOIN pg_class c ON c.oid = to_regclass(w.name) AND "
-                      "c.relkind IN ('r', 'p') LEFT JOIN pg_namespace n ON n.oid = c.relnamespace "
-                      "ORDER BY w.at");
+    outrider__pg_args_init(&a);
     outrider__pg_array_begin(&a, PG_TEXT);
     for (size_t i = 0; i < n; i++)
         outrider__pg_array_text(&a, bytes_str(config->source.tables.n > 0
                                                   ? config->source.tables.items[i]
                                                   : outrider__pg_store_table(w->s)));
     outrider__pg_array_end(&a);
-    int rc = run(w, &sql, &a, "cannot read the catalogue", &r, err);
+    int rc = adopt_run(w, sql_adopt_tables, NULL, &a, "cannot read the catalogue", &r, err);
     for (int i = 0; rc == 0 && i < PQntuples(r); i++) {
         struct probe_table *t = &w->tables.items[w->tables.n++];
-        t->oid = (uint32_t)outrider__pg_get_int(r, i, 0, 0);
-        (void)snprintf(t->schema, sizeof t->schema, "%s", outrider__pg_get_str(r, i, 1));
-        (void)snprintf(t->name, sizeof t->name, "%s", outrider__pg_get_str(r, i, 2));
-        (void)snprintf(t->outbox, sizeof t->outbox, "%s", outrider__pg_get_str(r, i, 3));
+        t->oid = (uint32_t)outrider__pg_get_int(r, i, TABLES_OID, 0);
+        (void)snprintf(t->schema, sizeof t->schema, "%s",
+                       outrider__pg_get_str(r, i, TABLES_SCHEMA));
+        (void)snprintf(t->name, sizeof t->name, "%s", outrider__pg_get_str(r, i, TABLES_NAME));
+        (void)snprintf(t->outbox, sizeof t->outbox, "%s",
+                       outrider__pg_get_str(r, i, TABLES_OUTBOX));
         outrider__strbuf_appendf(&w->names, "%s%s", i > 0 ? ", " : "", t->outbox);
         if (t->oid == 0)
             rc = outrider__fail(err, OUTRIDER_NO_OUTBOX, OUTRIDER_STOP,
-                                "the database has no table %s", outrider__pg_get_str(r, i, 4));
+                                "the database has no table %s",
+                                outrider__pg_get_str(r, i, TABLES_ASKED));
     }
     PQclear(r);
     return rc;
 }
 
-static const char sql_slot[] =
-    "SELECT s.slot_type, s.database IS DISTINCT FROM current_database(), s.database::text, "
-    "s.temporary, coalesce((to_jsonb(s)->>'two_phase')::boolean, false), s.active_pid, "
-    "coalesce(s.wal_status = 'lost' OR to_jsonb(s)->>'invalidation_reason' IS NOT NULL, false), "
-    "s.confirmed_flush_lsn::text, (SELECT (n.x & ~4294967295) + c.x - CASE WHEN c.x > (n.x & "
-    "4294967295) THEN 4294967296 ELSE 0 END FROM (SELECT "
-    "pg_snapshot_xmax(pg_current_snapshot())::text::int8 AS x) n, (SELECT "
-    "s.catalog_xmin::text::int8 AS x) c), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8 FROM "
-    "pg_replication_slots s WHERE s.slot_name = $1";
-
-static int refuse(const struct adoption_work *w, const char *why, struct outrider_error *err)
+static int adopt_refuse(const struct adoption_work *w, const char *why, struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "replication slot %.63s %s",
                           w->o->from, why);
 }
 
-static int check_slot(const struct adoption_work *w, const PGresult *r, struct outrider_error *err)
+static int adopt_check_slot(const struct adoption_work *w, const PGresult *r,
+                            struct outrider_error *err)
 {
     if (PQntuples(r) != 1)
         return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
                               "there is no replication slot %.63s; the server's slots are in "
                               "pg_replication_slots, and Debezium's is named by slot.name",
                               w->o->from);
-    if (strcmp(outrider__pg_get_str(r, 0, 0), "logical") != 0)
-        return refuse(w, "is a physical one: only a logical slot has events", err);
-    if (outrider__pg_get_bool(r, 0, 1))
+    if (strcmp(outrider__pg_get_str(r, 0, SLOT_TYPE), "logical") != 0)
+        return adopt_refuse(w, "is a physical one: only a logical slot has events", err);
+    if (outrider__pg_get_bool(r, 0, SLOT_IS_FOREIGN))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "replication slot %.63s belongs to database %s: name that database "
                               "with --db",
-                              w->o->from, outrider__pg_get_str(r, 0, 2));
-    if (outrider__pg_get_bool(r, 0, 3))
-        return refuse(w, "is temporary, and cannot be copied for later", err);
-    if (outrider__pg_get_bool(r, 0, 4))
-        return refuse(w,
-                      "decodes prepared transactions (two_phase): what was sent at PREPARE would "
-                      "come twice",
-                      err);
-    if (outrider__pg_get_bool(r, 0, 6) || PQgetisnull(r, 0, 7))
-        return refuse(w,
-                      "was invalidated by the server: what it stood for is lost; start the relay "
-                      "without it, which delivers what the table still holds",
-                      err);
-    if (!PQgetisnull(r, 0, 5))
+                              w->o->from, outrider__pg_get_str(r, 0, SLOT_DATABASE));
+    if (outrider__pg_get_bool(r, 0, SLOT_IS_TEMPORARY))
+        return adopt_refuse(w, "is temporary, and cannot be copied for later", err);
+    if (outrider__pg_get_bool(r, 0, SLOT_IS_TWO_PHASE))
+        return adopt_refuse(
+            w,
+            "decodes prepared transactions (two_phase): what was sent at PREPARE would "
+            "come twice",
+            err);
+    if (outrider__pg_get_bool(r, 0, SLOT_IS_LOST) || PQgetisnull(r, 0, SLOT_CONFIRMED))
+        return adopt_refuse(
+            w,
+            "was invalidated by the server: what it stood for is lost; start the relay "
+            "without it, which delivers what the table still holds",
+            err);
+    if (!PQgetisnull(r, 0, SLOT_ACTIVE_PID))
         return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_STOP,
                               "replication slot %.63s is read by server process %lld: stop "
                               "Debezium first, and wait until the slot is free",
-                              w->o->from, (long long)outrider__pg_get_int(r, 0, 5, 0));
+                              w->o->from,
+                              (long long)outrider__pg_get_int(r, 0, SLOT_ACTIVE_PID, 0));
     return 0;
 }
 
-static int check_offset(const struct adoption_work *w, uint64_t now, struct outrider_error *err)
+static int adopt_check_offset(const struct adoption_work *w, uint64_t now,
+                              struct outrider_error *err)
 {
     const struct slot_offset *o = w->o->offset;
     if (o == NULL || (o->commit_lsn <= now && o->event_lsn <= now))
@@ -207,44 +214,36 @@ static int check_offset(const struct adoption_work *w, uint64_t now, struct outr
                           "another server, or before a restore");
 }
 
-static int read_slot(struct adoption_work *w, struct outrider_error *err)
+static int adopt_read_slot(struct adoption_work *w, struct outrider_error *err)
 {
-    struct strbuf sql;
     struct pg_args a;
     PGresult *r = NULL;
-    begin(&sql, &a);
-    strbuf_append_str(&sql, sql_slot);
+    outrider__pg_args_init(&a);
     outrider__pg_arg_str(&a, w->o->from);
-    int rc = run(w, &sql, &a, "cannot read the slot", &r, err);
+    int rc = adopt_run(w, sql_adopt_slot, NULL, &a, "cannot read the slot", &r, err);
     if (rc == 0)
-        rc = check_slot(w, r, err);
+        rc = adopt_check_slot(w, r, err);
     if (rc == 0)
-        rc = check_offset(w, (uint64_t)outrider__pg_get_int(r, 0, 9, INT64_MAX), err);
+        rc = adopt_check_offset(w, (uint64_t)outrider__pg_get_int(r, 0, SLOT_SERVER_LSN, INT64_MAX),
+                                err);
     if (rc == 0) {
-        w->xmin = outrider__pg_get_int(r, 0, 8, 0);
-        (void)snprintf(w->confirmed, sizeof w->confirmed, "%s", outrider__pg_get_str(r, 0, 7));
+        w->xmin = outrider__pg_get_int(r, 0, SLOT_XMIN, 0);
+        (void)snprintf(w->confirmed, sizeof w->confirmed, "%s",
+                       outrider__pg_get_str(r, 0, SLOT_CONFIRMED));
     }
     PQclear(r);
     return rc;
 }
 
 /* A pipeline that has delivered something has a place of its own already. */
-static int check_pipeline(struct adoption_work *w, struct outrider_error *err)
+static int adopt_check_pipeline(struct adoption_work *w, struct outrider_error *err)
 {
-    struct strbuf sql;
     struct pg_args a;
     PGresult *r = NULL;
-    begin(&sql, &a);
-    outrider__strbuf_appendf(
-        &sql,
-        "SELECT EXISTS (SELECT FROM %s k WHERE k.pipeline = $1 AND k.outbox = ANY ($2::text[]) AND "
-        "(k.position > 0 OR k.settled_at IS NOT NULL OR k.delivered_total + k.expired_total + "
-        "k.skipped_total + k.dead_total > 0)) OR EXISTS (SELECT FROM %s p WHERE p.pipeline = $1 "
-        "AND p.outbox = ANY ($2::text[]))",
-        w->s->cat.cursor_table, w->s->cat.parked_table);
+    outrider__pg_args_init(&a);
     outrider__pg_arg_str(&a, w->s->config->name);
-    add_names(w, &a);
-    int rc = run(w, &sql, &a, "cannot read the cursor", &r, err);
+    adopt_add_names(w, &a);
+    int rc = adopt_run(w, sql_adopt_used, NULL, &a, "cannot read the cursor", &r, err);
     if (rc == 0 && outrider__pg_get_bool(r, 0, 0))
         rc = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                             "pipeline '%s' has delivered events of %s already, and goes on from "
@@ -254,38 +253,11 @@ static int check_pipeline(struct adoption_work *w, struct outrider_error *err)
     return rc;
 }
 
-/* $1 the one that is asked for or '', $2 outrider's own, $3 the tables, $4 the slot's
- * catalog_xmin. A row of the catalogue whose xmin lies in the future is an old, frozen one. */
-static void publication_sql(struct strbuf *sql, int version)
+static int adopt_judge_publication(struct adoption_work *w, const PGresult *r, const char *wanted,
+                                   struct outrider_error *err)
 {
-    strbuf_append_str(
-        sql,
-        "SELECT p.name, p.fits, p.young IS NULL, count(*) FILTER (WHERE p.fits AND p.young IS NULL "
-        "AND p.rank = 3) OVER () > 1 AND p.rank = 3, p.young, p.tokens FROM (SELECT "
-        "p.pubname::text AS name, "
-        "p.pubinsert AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = "
-        "c.relnamespace WHERE c.oid IN (SELECT w::oid FROM unnest($3::int8[]) w) AND NOT "
-        "EXISTS (SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND "
-        "t.schemaname = n.nspname AND t.tablename = c.relname)) AND NOT EXISTS (SELECT FROM "
-        "pg_publication_rel q WHERE q.prpubid = p.oid AND q.prrelid IN (SELECT w::oid FROM "
-        "unnest($3::int8[]) w) AND (to_jsonb(q)->>'prqual' IS NOT NULL OR "
-        "to_jsonb(q)->>'prattrs' IS NOT NULL)) AS fits, (SELECT array_agg(DISTINCT "
-        "w.token)::text FROM ");
-    outrider__cdc_published_sql(sql, version, "$3");
-    strbuf_append_str(sql, " w) AS tokens, (SELECT max(w.x::text::int8) FROM ");
-    outrider__cdc_published_sql(sql, version, "$3");
-    strbuf_append_str(
-        sql, " w WHERE ((w.x::text::int8 - $4) & 4294967295) < 2147483648 AND age(w.x) >= 0) AS "
-             "young, CASE WHEN p.pubname = 'dbz_publication' THEN 1 WHEN p.pubname = $2 THEN 2 "
-             "ELSE 3 END AS rank FROM pg_publication p WHERE $1 IN ('', p.pubname)) p ORDER BY "
-             "p.fits DESC, p.young IS NULL DESC, p.rank, p.name LIMIT 1");
-}
-
-static int judge_publication(struct adoption_work *w, const PGresult *r, const char *wanted,
-                             struct outrider_error *err)
-{
-    const char *name = PQntuples(r) == 1 ? outrider__pg_get_str(r, 0, 0) : "";
-    if (*name == '\0' || (*wanted == '\0' && !outrider__pg_get_bool(r, 0, 1)))
+    const char *name = PQntuples(r) == 1 ? outrider__pg_get_str(r, 0, PUBLICATION_NAME) : "";
+    if (*name == '\0' || (*wanted == '\0' && !outrider__pg_get_bool(r, 0, PUBLICATION_FITS)))
         return outrider__fail(
             err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
             "%s%s%s; the log before slot %.63s can be read only through a publication that was "
@@ -294,11 +266,11 @@ static int judge_publication(struct adoption_work *w, const PGresult *r, const c
             *wanted == '\0' ? "no publication publishes all inserts into "
                             : "there is no publication ",
             *wanted == '\0' ? strbuf_cstr(&w->names) : wanted, "", w->o->from);
-    if (!outrider__pg_get_bool(r, 0, 1))
+    if (!outrider__pg_get_bool(r, 0, PUBLICATION_FITS))
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                               "publication %s does not publish all inserts into %s", name,
                               strbuf_cstr(&w->names));
-    if (!outrider__pg_get_bool(r, 0, 2))
+    if (!outrider__pg_get_bool(r, 0, PUBLICATION_IS_OLD))
         return outrider__fail(
             err, OUTRIDER_HISTORY, OUTRIDER_STOP,
             "publication %s was made or altered after the place where slot %.63s stands, or just "
@@ -306,22 +278,23 @@ static int judge_publication(struct adoption_work *w, const PGresult *r, const c
             "would be missing; let Debezium run on until the slot has passed that moment "
             "(catalog_xmin in pg_replication_slots above %" PRId64
             "), stop Debezium, and try again",
-            name, w->o->from, outrider__pg_get_int(r, 0, 4, 0));
-    if (outrider__pg_get_bool(r, 0, 3))
+            name, w->o->from, outrider__pg_get_int(r, 0, PUBLICATION_YOUNG_XMIN, 0));
+    if (outrider__pg_get_bool(r, 0, PUBLICATION_IS_AMBIGUOUS))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "several publications publish %s; say which with --set "
                               "source.publication=NAME",
                               strbuf_cstr(&w->names));
     (void)snprintf(w->publication, sizeof w->publication, "%s", name);
-    strbuf_append_str(&w->published, outrider__pg_get_str(r, 0, 5));
+    strbuf_append_str(&w->published, outrider__pg_get_str(r, 0, PUBLICATION_TOKENS));
     return 0;
 }
 
 /* Contract (1). */
-static int choose_publication(struct adoption_work *w, struct outrider_error *err)
+static int adopt_choose_publication(struct adoption_work *w, struct outrider_error *err)
 {
     const char *wanted = postgres_options(w->s->config)->publication;
-    struct strbuf sql;
+    struct strbuf published;
+    struct pg_words words;
     struct pg_args a;
     PGresult *r = NULL;
     char own[64];
@@ -329,40 +302,34 @@ static int choose_publication(struct adoption_work *w, struct outrider_error *er
         return -1;
     if (wanted == NULL)
         wanted = "";
-    begin(&sql, &a);
-    publication_sql(&sql, w->s->cat.version);
+    outrider__strbuf_init(&published, SQL_TEXT_CAP);
+    outrider__cdc_published_sql(&published, w->s->cat.version, "$3");
+    outrider__pg_words_init(&words, &w->s->cat);
+    outrider__pg_words_take(&words, "published", &published);
+    outrider__pg_args_init(&a);
     outrider__pg_arg_str(&a, wanted);
     outrider__pg_arg_str(&a, own);
-    add_oids(w, &a);
+    adopt_add_oids(w, &a);
     outrider__pg_arg_int8(&a, w->xmin);
-    int rc = run(w, &sql, &a, "cannot read the publications", &r, err);
+    int rc =
+        adopt_run(w, sql_adopt_publication, &words, &a, "cannot read the publications", &r, err);
+    outrider__pg_words_release(&words);
     if (rc == 0)
-        rc = judge_publication(w, r, wanted, err);
+        rc = adopt_judge_publication(w, r, wanted, err);
     PQclear(r);
     return rc;
 }
 
-/* cdc/slot.h (1). A slot that this pipeline's cursor records is of an adoption before. */
-static int record(struct adoption_work *w, struct outrider_error *err)
+static int adopt_record(struct adoption_work *w, struct outrider_error *err)
 {
-    struct strbuf sql;
     struct pg_args a;
     PGresult *r = NULL;
-    begin(&sql, &a);
-    outrider__strbuf_appendf(
-        &sql,
-        "INSERT INTO %s AS k (pipeline, outbox, mode, slot, publication) SELECT $1, $2, "
-        "'adopting', $3, $4 WHERE NOT EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name "
-        "= $3 AND NOT EXISTS (SELECT FROM %s j WHERE j.pipeline = $1 AND j.outbox = $2 AND j.slot "
-        "= $3)) ON CONFLICT (pipeline, outbox) DO UPDATE SET mode = 'adopting', slot = $3, "
-        "publication = $4, epoch = k.epoch + 1, lsn = NULL, lsn_number = 0, sweep = '{}' RETURNING "
-        "1",
-        w->s->cat.cursor_table, w->s->cat.cursor_table);
+    outrider__pg_args_init(&a);
     outrider__pg_arg_str(&a, w->s->config->name);
     outrider__pg_arg_str(&a, w->s->cat.table);
     outrider__pg_arg_str(&a, w->slot);
     outrider__pg_arg_str(&a, w->publication);
-    int rc = run(w, &sql, &a, "cannot save the cursor", &r, err);
+    int rc = adopt_run(w, sql_adopt_record, NULL, &a, "cannot save the cursor", &r, err);
     if (rc == 0 && PQntuples(r) != 1)
         rc = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                             "replication slot %s is there, and no pipeline of this database owns "
@@ -372,78 +339,56 @@ static int record(struct adoption_work *w, struct outrider_error *err)
     return rc;
 }
 
-static int copy_slot(struct adoption_work *w, const char *from, const char *to, bool is_temporary,
-                     struct outrider_error *err)
+static int adopt_copy_slot(struct adoption_work *w, const char *from, const char *to,
+                           bool is_temporary, struct outrider_error *err)
 {
-    struct strbuf sql;
+    static const char sql[] = "SELECT pg_copy_logical_replication_slot($1, $2, $3, 'pgoutput')";
     struct pg_args a;
-    begin(&sql, &a);
-    strbuf_append_str(&sql, "SELECT pg_copy_logical_replication_slot($1, $2, $3, 'pgoutput')");
+    outrider__pg_args_init(&a);
     outrider__pg_arg_str(&a, from);
     outrider__pg_arg_str(&a, to);
     outrider__pg_arg_bool(&a, is_temporary);
-    return run(w, &sql, &a, "cannot copy the replication slot", NULL, err);
+    return adopt_run(w, sql, NULL, &a, "cannot copy the replication slot", NULL, err);
 }
 
 /* Whoever started Debezium meanwhile has moved its slot. */
-static int check_still(struct adoption_work *w, struct outrider_error *err)
+static int adopt_check_still(struct adoption_work *w, struct outrider_error *err)
 {
     char before[sizeof w->confirmed];
     memcpy(before, w->confirmed, sizeof before);
-    if (read_slot(w, err) < 0)
+    if (adopt_read_slot(w, err) < 0)
         return -1;
     if (strcmp(before, w->confirmed) != 0)
-        return refuse(w, "moved on meanwhile: stop Debezium first", err);
+        return adopt_refuse(w, "moved on meanwhile: stop Debezium first", err);
     return 0;
 }
 
 /* The probe's own copy ends with this session. */
-static int find_place(struct adoption_work *w, struct outrider_error *err)
+static int adopt_find_place(struct adoption_work *w, struct outrider_error *err)
 {
     char probe[64];
     const struct slot_offset *o = w->o->offset;
     if (o == NULL || (o->commit_lsn == 0 && o->event_lsn == 0))
         return 0;
     (void)snprintf(probe, sizeof probe, "%.56s_probe", w->slot);
-    if (copy_slot(w, w->slot, probe, true, err) < 0)
+    if (adopt_copy_slot(w, w->slot, probe, true, err) < 0)
         return -1;
     return outrider__pg_slot_probe(w->s, probe, w->publication, &w->tables, o, &w->place, err);
 }
 
-/* Rows from before the slot are settled: clean-up, resync and status go by that. */
-static void finish_sql(struct strbuf *sql, const struct pg_store *s)
+static int adopt_finish(struct adoption_work *w, struct outrider_error *err)
 {
-    outrider__strbuf_appendf(sql,
-                             "WITH a AS (UPDATE %s SET mode = 'cdc', published = $7::text::text[], "
-                             "lsn = $3::text::pg_lsn, lsn_number = $4, "
-                             "settled_xid = $5, system_id = %" PRId64 ", last_seq = ",
-                             s->cat.cursor_table, s->cat.system_id);
-    if (s->cat.has_seq && !outrider__pg_table_has_states(&s->cat, s->config))
-        outrider__strbuf_appendf(sql,
-                                 "coalesce((SELECT o.seq FROM %s o WHERE ((o.xmin::text::int8 - "
-                                 "$5) & 4294967295) >= 2147483648 ORDER BY o.seq DESC LIMIT 1), 0)",
-                                 s->cat.table);
-    else
-        strbuf_append_str(sql, "0");
-    outrider__strbuf_appendf(
-        sql,
-        " WHERE pipeline = $1 AND outbox = $2 AND mode = 'adopting' RETURNING 1), b AS (INSERT "
-        "INTO %s AS k (pipeline, outbox, mode) SELECT $1, t.name, 'member' FROM "
-        "unnest($6::text[]) AS t(name) WHERE t.name <> $2 ON CONFLICT (pipeline, outbox) DO UPDATE "
-        "SET mode = 'member', epoch = k.epoch + 1) SELECT 1 / (SELECT count(*) FROM a)",
-        s->cat.cursor_table);
-}
-
-static int finish(struct adoption_work *w, struct outrider_error *err)
-{
-    struct strbuf sql;
+    const struct pg_store *s = w->s;
+    bool is_log = s->cat.has_seq && !outrider__pg_table_has_states(&s->cat, s->config);
+    struct pg_words words;
     struct pg_args a;
     char lsn[32];
     int errno_value = FAILPOINT("slot.adopt_finish");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot save the cursor");
-    begin(&sql, &a);
-    finish_sql(&sql, w->s);
+    outrider__pg_args_init(&a);
+    outrider__pg_words_init(&words, &s->cat);
+    outrider__pg_words_add_block(&words, "last_seq", is_log ? sql_adopt_last_seq : "0");
     (void)snprintf(lsn, sizeof lsn, "%X/%X", (unsigned)(w->place.lsn >> 32),
                    (unsigned)w->place.lsn);
     outrider__pg_arg_str(&a, w->s->config->name);
@@ -454,32 +399,29 @@ static int finish(struct adoption_work *w, struct outrider_error *err)
         outrider__pg_arg_null(&a, PG_TEXT);
     outrider__pg_arg_int8(&a, w->place.number);
     outrider__pg_arg_int8(&a, w->xmin);
-    add_names(w, &a);
+    adopt_add_names(w, &a);
     outrider__pg_arg_str(&a, strbuf_cstr(&w->published));
-    return run(w, &sql, &a, "cannot save the cursor", NULL, err);
+    int rc = adopt_run(w, sql_adopt_finish, &words, &a, "cannot save the cursor", NULL, err);
+    outrider__pg_words_release(&words);
+    return rc;
 }
 
 int outrider__pg_store_forget_adoption(struct pg_store *s, bool *ret_was_there,
                                        struct outrider_error *err)
 {
-    struct strbuf sql;
     struct pg_args a;
     PGresult *r = NULL;
-    begin(&sql, &a);
-    outrider__strbuf_appendf(&sql,
-                             "UPDATE %s SET mode = 'poll', slot = '', publication = '', epoch = "
-                             "epoch + 1 WHERE pipeline = $1 AND outbox = $2 AND mode = 'adopting'",
-                             s->cat.cursor_table);
+    outrider__pg_args_init(&a);
     outrider__pg_arg_str(&a, s->config->name);
     outrider__pg_arg_str(&a, s->cat.table);
     struct adoption_work w = {.s = s};
-    int rc = run(&w, &sql, &a, "cannot save the cursor", &r, err);
+    int rc = adopt_run(&w, sql_adopt_forget, NULL, &a, "cannot save the cursor", &r, err);
     *ret_was_there = rc == 0 && outrider__pg_store_changed(r) > 0;
     PQclear(r);
     return rc;
 }
 
-static int make(struct adoption_work *w, struct outrider_error *err)
+static int adopt_make(struct adoption_work *w, struct outrider_error *err)
 {
     bool was_there;
     if (outrider__pg_store_drop(w->s, w->slot, &was_there, err) < 0)
@@ -487,19 +429,19 @@ static int make(struct adoption_work *w, struct outrider_error *err)
     int errno_value = FAILPOINT("slot.adopt_copy");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot copy the replication slot");
-    if (copy_slot(w, w->o->from, w->slot, false, err) < 0 || check_still(w, err) < 0 ||
-        find_place(w, err) < 0)
+    if (adopt_copy_slot(w, w->o->from, w->slot, false, err) < 0 || adopt_check_still(w, err) < 0 ||
+        adopt_find_place(w, err) < 0)
         return -1;
-    return finish(w, err);
+    return adopt_finish(w, err);
 }
 
 /* Contract (2). */
-static int adopt(struct adoption_work *w, struct outrider_error *err)
+static int adopt_pipeline(struct adoption_work *w, struct outrider_error *err)
 {
     bool was_there;
-    if (record(w, err) < 0)
+    if (adopt_record(w, err) < 0)
         return -1;
-    if (make(w, err) == 0)
+    if (adopt_make(w, err) == 0)
         return 0;
     (void)outrider__pg_store_exec(w->s, "ROLLBACK", "cannot roll back", NULL);
     if (outrider__pg_store_drop(w->s, w->slot, &was_there, NULL) == 0)
@@ -507,7 +449,7 @@ static int adopt(struct adoption_work *w, struct outrider_error *err)
     return -1;
 }
 
-static void report(const struct adoption_work *w, struct strbuf *out)
+static void adopt_report(const struct adoption_work *w, struct strbuf *out)
 {
     const char *name = w->s->config->name;
     outrider__strbuf_appendf(out,
@@ -539,25 +481,25 @@ int outrider__pg_store_slot_adopt(struct store *base, const struct slot_adoption
                                   struct strbuf *ret_report, struct outrider_error *err)
 {
     struct adoption_work w = {.s = pg_store_of(base), .o = o};
-    outrider__strbuf_init(&w.names, SQL_CAP);
-    outrider__strbuf_init(&w.published, SQL_CAP);
-    int rc = prepare(w.s, err);
+    outrider__strbuf_init(&w.names, LIST_CAP);
+    outrider__strbuf_init(&w.published, LIST_CAP);
+    int rc = adopt_prepare(w.s, err);
     if (rc == 0)
-        rc = lock_pipeline(&w, err);
+        rc = adopt_lock_pipeline(&w, err);
     if (rc == 0)
-        rc = read_tables(&w, err);
+        rc = adopt_read_tables(&w, err);
     if (rc == 0)
-        rc = read_slot(&w, err);
+        rc = adopt_read_slot(&w, err);
     if (rc == 0)
-        rc = check_pipeline(&w, err);
+        rc = adopt_check_pipeline(&w, err);
     if (rc == 0)
-        rc = choose_publication(&w, err);
+        rc = adopt_choose_publication(&w, err);
     if (rc == 0 && strcmp(w.slot, o->from) == 0)
-        rc = refuse(&w, "is the slot of this pipeline itself", err);
+        rc = adopt_refuse(&w, "is the slot of this pipeline itself", err);
     if (rc == 0)
-        rc = adopt(&w, err);
+        rc = adopt_pipeline(&w, err);
     if (rc == 0)
-        report(&w, ret_report);
+        adopt_report(&w, ret_report);
     outrider__strbuf_release(&w.names);
     outrider__strbuf_release(&w.published);
     return rc;

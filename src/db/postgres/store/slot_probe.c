@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "postgres/store/slot_probe.h"
 
+#include <stdlib.h>
+
 #include "postgres/table/table.h"
 #include "postgres/cdc/decode.h"
+#include "store.sql.h"
 
 #define PORTION "1000"
 #define KNOWN_MAX 256
+
+enum probe_column { PROBE_LSN, PROBE_DATA };
 
 struct probe {
     const struct probe_tables *tables;
@@ -19,7 +24,7 @@ struct probe {
     bool is_found;
 };
 
-static void on_relation(struct probe *p, struct byte_reader *r)
+static void probe_on_relation(struct probe *p, struct byte_reader *r)
 {
     uint32_t oid = reader_u32_be(r);
     struct bytes schema = reader_string(r), table = reader_string(r);
@@ -34,7 +39,7 @@ static void on_relation(struct probe *p, struct byte_reader *r)
     }
 }
 
-static bool is_known(const struct probe *p, uint32_t oid)
+static bool probe_is_known(const struct probe *p, uint32_t oid)
 {
     for (size_t i = 0; i < p->n_known && i < KNOWN_MAX; i++)
         if (p->known[i] == oid)
@@ -42,7 +47,7 @@ static bool is_known(const struct probe *p, uint32_t oid)
     return false;
 }
 
-static void on_begin(struct probe *p, struct byte_reader *r)
+static void probe_on_begin(struct probe *p, struct byte_reader *r)
 {
     p->commit_lsn = reader_u64_be(r);
     (void)reader_u64_be(r);
@@ -51,7 +56,7 @@ static void on_begin(struct probe *p, struct byte_reader *r)
     p->n_before = p->n_at = 0;
 }
 
-static bool is_message_of_ours(struct byte_reader *r)
+static bool probe_is_message_of_ours(struct byte_reader *r)
 {
     uint8_t flags = reader_u8(r);
     (void)reader_u64_be(r);
@@ -59,18 +64,18 @@ static bool is_message_of_ours(struct byte_reader *r)
     return !r->is_short && (flags & 1) && bytes_eq(prefix, BYTES_LIT(CDC_PREFIX));
 }
 
-static void count(struct probe *p, uint64_t lsn)
+static void probe_count(struct probe *p, uint64_t lsn)
 {
     p->n_before += lsn < p->offset->event_lsn;
     p->n_at += lsn == p->offset->event_lsn;
 }
 
-static void take(struct probe *p, uint64_t lsn, struct bytes data)
+static void probe_take(struct probe *p, uint64_t lsn, struct bytes data)
 {
     struct byte_reader r = reader_of(data);
     uint8_t kind = reader_u8(&r);
     if (kind == 'B') {
-        on_begin(p, &r);
+        probe_on_begin(p, &r);
         return;
     }
     if (kind == 'C') {
@@ -81,14 +86,14 @@ static void take(struct probe *p, uint64_t lsn, struct bytes data)
     if (p->first_lsn == 0 && kind != 'R')
         p->first_lsn = lsn;
     if (kind == 'R')
-        on_relation(p, &r);
-    else if ((kind == 'I' && is_known(p, reader_u32_be(&r))) ||
-             (kind == 'M' && is_message_of_ours(&r)))
-        count(p, lsn);
+        probe_on_relation(p, &r);
+    else if ((kind == 'I' && probe_is_known(p, reader_u32_be(&r))) ||
+             (kind == 'M' && probe_is_message_of_ours(&r)))
+        probe_count(p, lsn);
 }
 
 /* Contract (1) and (2). */
-static struct probe_place decide(const struct probe *p)
+static struct probe_place probe_decide(const struct probe *p)
 {
     const struct slot_offset *o = p->offset;
     struct probe_place place = {.lsn = o->commit_lsn};
@@ -102,30 +107,36 @@ static struct probe_place decide(const struct probe *p)
     return place;
 }
 
-/* The first bytes say what a message is. */
-static int declare(struct pg_store *s, const char *slot, const char *publication,
-                   struct outrider_error *err)
+static void probe_add_literal(struct pg_words *words, const char *name, const char *value)
 {
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, 4096);
-    strbuf_append_str(&sql,
-                      "BEGIN; DECLARE outrider_probe BINARY NO SCROLL CURSOR FOR SELECT (lsn - "
-                      "'0/0'::pg_lsn)::int8, substring(data, 1, CASE WHEN get_byte(data, 0) = 73 "
-                      "THEN 5 ELSE 256 END) FROM pg_logical_slot_get_binary_changes(");
-    outrider__pg_sql_literal(&sql, slot);
-    strbuf_append_str(&sql, ", NULL, " PORTION ", 'proto_version', '1', 'messages', 'true', "
-                            "'publication_names', quote_ident(");
-    outrider__pg_sql_literal(&sql, publication);
-    strbuf_append_str(&sql, "))");
-    int rc = sql.failed
-                 ? outrider__fail_nomem(err)
-                 : outrider__pg_store_exec(s, strbuf_cstr(&sql), "cannot read the slot's log", err);
-    outrider__strbuf_release(&sql);
+    struct strbuf text;
+    outrider__strbuf_init(&text, 4096);
+    outrider__pg_sql_literal(&text, value);
+    outrider__pg_words_take(words, name, &text);
+}
+
+/* Without arguments: the server takes none in several statements at once. */
+static int probe_declare(struct pg_store *s, const char *slot, const char *publication,
+                         struct outrider_error *err)
+{
+    static const struct pg_block block = {sql_probe_declare, "cannot read the slot's log",
+                                          PG_READS};
+    struct pg_words words;
+    char *sql = NULL;
+    outrider__pg_words_init(&words, &s->cat);
+    outrider__pg_words_add(&words, "portion", PORTION);
+    probe_add_literal(&words, "slot", slot);
+    probe_add_literal(&words, "publication", publication);
+    int rc = outrider__pg_block_expand(&block, &words, &sql, err);
+    if (rc == 0)
+        rc = outrider__pg_store_exec(s, sql, block.what, err);
+    free(sql);
+    outrider__pg_words_release(&words);
     return rc;
 }
 
-static int read_portion(struct pg_store *s, struct probe *p, bool *ret_is_empty,
-                        struct outrider_error *err)
+static int probe_read_portion(struct pg_store *s, struct probe *p, bool *ret_is_empty,
+                              struct outrider_error *err)
 {
     int n;
     *ret_is_empty = true;
@@ -136,7 +147,8 @@ static int read_portion(struct pg_store *s, struct probe *p, bool *ret_is_empty,
             return -1;
         n = PQntuples(r);
         for (int i = 0; i < n && !p->is_found; i++)
-            take(p, (uint64_t)outrider__pg_get_int(r, i, 0, 0), outrider__pg_get_bytes(r, i, 1));
+            probe_take(p, (uint64_t)outrider__pg_get_int(r, i, PROBE_LSN, 0),
+                       outrider__pg_get_bytes(r, i, PROBE_DATA));
         PQclear(r);
         *ret_is_empty = *ret_is_empty && n == 0;
     } while (n > 0 && !p->is_found);
@@ -150,11 +162,12 @@ int outrider__pg_slot_probe(struct pg_store *s, const char *slot, const char *pu
     struct probe p = {.tables = tables, .offset = offset};
     bool is_empty = false;
     while (!p.is_found && !is_empty) {
-        if (declare(s, slot, publication, err) < 0 || read_portion(s, &p, &is_empty, err) < 0) {
+        if (probe_declare(s, slot, publication, err) < 0 ||
+            probe_read_portion(s, &p, &is_empty, err) < 0) {
             (void)outrider__pg_store_exec(s, "ROLLBACK", "cannot roll back", NULL);
             return -1;
         }
     }
-    *ret_place = decide(&p);
+    *ret_place = probe_decide(&p);
     return 0;
 }

@@ -88,6 +88,20 @@ int outrider__pg_store_query(struct pg_store *s, const char *sql, const struct p
     return 0;
 }
 
+int outrider__pg_store_run(struct pg_store *s, const struct pg_block *block,
+                           const struct pg_words *words, const struct pg_args *args,
+                           PGresult **ret_result, struct outrider_error *err)
+{
+    struct pg_words plain;
+    char *sql = NULL;
+    outrider__pg_words_init(&plain, &s->cat);
+    if (outrider__pg_block_expand(block, words != NULL ? words : &plain, &sql, err) < 0)
+        return -1;
+    int rc = outrider__pg_store_query(s, sql, args, block->what, ret_result, err);
+    free(sql);
+    return rc;
+}
+
 int outrider__pg_store_exec(struct pg_store *s, const char *sql, const char *what,
                             struct outrider_error *err)
 {
@@ -124,7 +138,7 @@ int outrider__pg_store_catalog(struct pg_store *s, struct outrider_error *err)
 
 /* A pooler may give the session, and with it the setting, to an application: then the
  * look alone has to do. */
-static int forbid_hiding(struct pg_store *s, struct outrider_error *err)
+static int store_forbid_hiding(struct pg_store *s, struct outrider_error *err)
 {
     if (PQbackendPID(s->pg) != s->cat.backend_pid)
         return 0;
@@ -135,7 +149,7 @@ int outrider__pg_store_guard(struct pg_store *s, bool is_strict, struct outrider
 {
     struct pg_args args;
     PGresult *r = NULL;
-    if (forbid_hiding(s, err) < 0)
+    if (store_forbid_hiding(s, err) < 0)
         return -1;
     outrider__pg_args_init(&args);
     outrider__pg_guard_args(&args, s->config, s->cat.companion_schema);

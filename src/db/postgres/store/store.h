@@ -11,6 +11,7 @@
 #include "core/config.h"
 #include "core/store.h"
 #include "postgres/shared/guard.h"
+#include "postgres/wire/statements.h"
 #include "postgres/wire/wire.h"
 
 #define PG_SCHEMA_VERSION 3
@@ -38,6 +39,10 @@ int outrider__pg_store_guard(struct pg_store *s, bool is_strict, struct outrider
 /* One statement; *ret_result is the caller's to clear, and may be NULL if not wanted. */
 int outrider__pg_store_query(struct pg_store *s, const char *sql, const struct pg_args *args,
                              const char *what, PGresult **ret_result, struct outrider_error *err);
+/* The same for a block of a .sql file. words: NULL are those of the catalogue alone. */
+int outrider__pg_store_run(struct pg_store *s, const struct pg_block *block,
+                           const struct pg_words *words, const struct pg_args *args,
+                           PGresult **ret_result, struct outrider_error *err);
 /* Any number of statements without results. */
 int outrider__pg_store_exec(struct pg_store *s, const char *sql, const char *what,
                             struct outrider_error *err);

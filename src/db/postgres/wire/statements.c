@@ -8,6 +8,7 @@
 void outrider__pg_words_init(struct pg_words *w, const struct pg_catalog *cat)
 {
     w->n = 0;
+    w->failed = false;
     (void)snprintf(w->oid, sizeof w->oid, "%u", cat->oid);
     (void)snprintf(w->system_id, sizeof w->system_id, "%" PRId64, cat->system_id);
     (void)snprintf(w->text_cut, sizeof w->text_cut, "%d", EVENT_TEXT_CUT);
@@ -22,21 +23,57 @@ void outrider__pg_words_init(struct pg_words *w, const struct pg_catalog *cat)
 }
 
 /* A word that finds no room stays unknown, and so fails the statement that uses it. */
-void outrider__pg_words_add(struct pg_words *w, const char *name, const char *value)
+static void words_put(struct pg_words *w, const char *name, const char *value, char *owned)
 {
     size_t i = 0;
     while (i < w->n && strcmp(w->items[i].name, name) != 0)
         i++;
-    if (i == PG_WORDS_MAX)
+    if (i == PG_WORDS_MAX) {
+        free(owned);
         return;
-    w->items[i] = (struct sql_word){name, value};
-    if (i == w->n)
+    }
+    if (i < w->n)
+        free(w->owned[i]);
+    else
         w->n++;
+    w->items[i] = (struct sql_word){name, value};
+    w->owned[i] = owned;
+}
+
+void outrider__pg_words_add(struct pg_words *w, const char *name, const char *value)
+{
+    words_put(w, name, value, NULL);
+}
+
+void outrider__pg_words_take(struct pg_words *w, const char *name, struct strbuf *value)
+{
+    w->failed |= value->failed;
+    words_put(w, name, value->data, value->data);
+    *value = (struct strbuf){0};
+}
+
+void outrider__pg_words_add_block(struct pg_words *w, const char *name, const char *block)
+{
+    struct strbuf sql;
+    if (!bytes_is_null(outrider__sql_unknown_word(block, w->items, w->n)))
+        return; /* the statement that needs this word names it in its error */
+    outrider__strbuf_init(&sql, SQL_TEXT_CAP);
+    outrider__sql_append(&sql, block, w->items, w->n);
+    outrider__pg_words_take(w, name, &sql);
+}
+
+void outrider__pg_words_release(struct pg_words *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        free(w->owned[i]);
+    w->n = 0;
 }
 
 int outrider__pg_block_expand(const struct pg_block *block, const struct pg_words *words,
                               char **ret_sql, struct outrider_error *err)
 {
+    if (words->failed)
+        return outrider__fail_nomem(err);
     char *sql = outrider__sql_expand(block->sql, words->items, words->n);
     if (sql != NULL) {
         *ret_sql = sql;

@@ -1,0 +1,4 @@
+-- SPDX-License-Identifier: MIT
+-- This user may not create roles; as one who may, run:
+--   CREATE ROLE outrider_writer; CREATE ROLE outrider_relay;
+-- and run `outrider init` again for their rights.
