@@ -16,12 +16,8 @@
 #include "base/clock.h"
 #include "base/event_check.h"
 #include "base/writer.h"
+#include "client.sql.h"
 #include "outrider/sqlite.h"
-
-static const char sql_insert[] =
-    "INSERT INTO main.outbox (id, aggregate_type, aggregate_id, event_type, payload, headers, "
-    "topic, partition_key, partition, occurred_at, expires_at) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 static const char sql_savepoint[] = "SAVEPOINT outrider_enqueue";
 static const char sql_release[] = "RELEASE outrider_enqueue";
@@ -180,7 +176,7 @@ static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, c
 
 static int prepare_insert(struct sqlite_writer *w, struct outrider_error *err)
 {
-    if (sqlite3_prepare_v3(w->db, sql_insert, -1, SQLITE_PREPARE_PERSISTENT, &w->insert, NULL) !=
+    if (sqlite3_prepare_v3(w->db, sql_enqueue, -1, SQLITE_PREPARE_PERSISTENT, &w->insert, NULL) !=
         SQLITE_OK)
         return fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
     w->n_compiled = 0;

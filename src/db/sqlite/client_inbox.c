@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/event_check.h"
+#include "client.sql.h"
 #include "outrider/sqlite.h"
 #include "schema_inbox.sql.h"
 
@@ -18,9 +19,6 @@ static const char sql_mark[] =
     "INSERT INTO main.outrider_inbox (consumer, event_id, processed_at) VALUES (?1, ?2, ?3)";
 static const char sql_check[] =
     "SELECT 1 FROM main.outrider_inbox WHERE consumer = ?1 AND event_id = ?2";
-static const char sql_cleanup[] =
-    "DELETE FROM main.outrider_inbox WHERE (consumer, event_id) IN (SELECT consumer, event_id FROM "
-    "main.outrider_inbox WHERE processed_at < ?3 AND (?1 IS NULL OR consumer = ?1) LIMIT ?4)";
 
 static int fail_inbox(sqlite3 *db, int rc, struct outrider_error *err)
 {
@@ -118,7 +116,7 @@ int outrider_inbox_cleanup_sqlite(sqlite3 *db, const char *consumer, int64_t bef
     if (check(db, false, consumer != NULL ? consumer : "any", "any", err) < 0)
         return -1;
     int64_t most = limit < INT32_MAX ? (int64_t)limit : INT32_MAX;
-    if (run(db, sql_cleanup, consumer, NULL, before_us, most, err) < 0)
+    if (run(db, sql_inbox_cleanup, consumer, NULL, before_us, most, err) < 0)
         return -1;
     if (ret_removed != NULL)
         *ret_removed = (size_t)sqlite3_changes(db);

@@ -14,8 +14,10 @@
 
 #include <stdio.h>
 
+#include "client.sql.h"
 #include "schema.sql.h"
 #include "schema_inbox.sql.h"
+#include "schema_intent.sql.h"
 
 static const char sql_version_table[] =
     "CREATE TABLE IF NOT EXISTS outrider_schema (version INTEGER NOT NULL);\n";
@@ -31,8 +33,7 @@ static const char *const payload_columns[] = {
 static const struct {
     const char *name, *sql;
 } addable[] = {
-    {"headers", "ALTER TABLE outbox ADD COLUMN headers TEXT "
-                "CONSTRAINT headers_are_json CHECK (headers IS NULL OR json_valid(headers));\n"},
+    {"headers", sql_schema_add_headers},
     {"topic", "ALTER TABLE outbox ADD COLUMN topic TEXT;\n"},
     {"partition_key", "ALTER TABLE outbox ADD COLUMN partition_key TEXT;\n"},
     {"partition", "ALTER TABLE outbox ADD COLUMN partition INTEGER;\n"},
@@ -58,10 +59,7 @@ bool outrider__sqlite_has_table(sqlite3 *db, const char *table)
 int outrider__sqlite_version(sqlite3 *db, int64_t *ret_version, struct outrider_error *err)
 {
     int64_t n;
-    if (outrider__sqlite_int(db,
-                             "SELECT count(*) FROM main.sqlite_master WHERE type = 'table' AND "
-                             "name = 'outrider_schema'",
-                             0, &n, err) < 0)
+    if (outrider__sqlite_int(db, sql_schema_has_version, 0, &n, err) < 0)
         return -1;
     if (n == 0) {
         *ret_version = 0;
@@ -72,7 +70,7 @@ int outrider__sqlite_version(sqlite3 *db, int64_t *ret_version, struct outrider_
 }
 
 /* A reused seq would be passed over by the cursor: an event lost. */
-static int check_outbox(sqlite3 *db, struct outrider_error *err)
+static int schema_check_outbox(sqlite3 *db, struct outrider_error *err)
 {
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         if (!outrider__sqlite_has_column(db, "outbox", required[i]))
@@ -94,7 +92,7 @@ static int check_outbox(sqlite3 *db, struct outrider_error *err)
     return 0;
 }
 
-static int fail_newer(sqlite3 *db, int64_t version, struct outrider_error *err)
+static int schema_fail_newer(sqlite3 *db, int64_t version, struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_SCHEMA_NEWER, OUTRIDER_STOP,
                           "%s: the outbox has schema version %lld, this program knows up to %d; "
@@ -109,7 +107,7 @@ int outrider__sqlite_check(sqlite3 *db, struct outrider_error *err)
     if (outrider__sqlite_version(db, &version, err) < 0)
         return -1;
     if (version > SQLITE_SCHEMA_VERSION)
-        return fail_newer(db, version, err);
+        return schema_fail_newer(db, version, err);
     if (!outrider__sqlite_has_table(db, "outbox"))
         return outrider__fail(err, OUTRIDER_NO_OUTBOX, OUTRIDER_STOP,
                               "%s has no table outbox; run `outrider init --db sqlite:%s`",
@@ -120,11 +118,11 @@ int outrider__sqlite_check(sqlite3 *db, struct outrider_error *err)
                               "`outrider init --db sqlite:%s` to bring it up to date",
                               outrider__sqlite_name(db), (long long)version, SQLITE_SCHEMA_VERSION,
                               outrider__sqlite_name(db));
-    return check_outbox(db, err);
+    return schema_check_outbox(db, err);
 }
 
-static int run(sqlite3 *db, const struct sqlite_init *init, const char *sql,
-               struct outrider_error *err)
+static int schema_run(sqlite3 *db, const struct sqlite_init *init, const char *sql,
+                      struct outrider_error *err)
 {
     if (init->sql != NULL)
         strbuf_append_str(init->sql, sql);
@@ -133,49 +131,54 @@ static int run(sqlite3 *db, const struct sqlite_init *init, const char *sql,
     return outrider__sqlite_exec(db, sql, "cannot make the outbox", err);
 }
 
-static int complete_outbox(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
+static int schema_complete_outbox(sqlite3 *db, const struct sqlite_init *init,
+                                  struct outrider_error *err)
 {
     if (!outrider__sqlite_has_table(db, "outbox"))
         return 0;
-    if (check_outbox(db, err) < 0)
+    if (schema_check_outbox(db, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof addable / sizeof *addable; i++)
         if (!outrider__sqlite_has_column(db, "outbox", addable[i].name) &&
-            run(db, init, addable[i].sql, err) < 0)
+            schema_run(db, init, addable[i].sql, err) < 0)
             return -1;
     return 0;
 }
 
-static int migrate_to_1(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
+static int schema_migrate_to_1(sqlite3 *db, const struct sqlite_init *init,
+                               struct outrider_error *err)
 {
-    if (complete_outbox(db, init, err) < 0)
+    if (schema_complete_outbox(db, init, err) < 0)
         return -1;
-    const char *mark = strstr(sql_schema, "    @PAYLOAD@");
+    const char *mark = strstr(sql_schema, "    @payload@");
     if (mark == NULL)
-        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "schema.sql has no @PAYLOAD@");
+        return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "schema.sql has no @payload@");
     struct strbuf sql;
-    outrider__strbuf_init(&sql, sizeof sql_schema + 512);
+    outrider__strbuf_init(&sql, sizeof sql_schema + sizeof sql_schema_intent + 512);
     outrider__strbuf_append(&sql, bytes_of(sql_schema, (size_t)(mark - sql_schema)));
     outrider__strbuf_appendf(&sql, "    %s%s", payload_columns[init->payload],
-                             mark + strlen("    @PAYLOAD@"));
-    int rc = sql.failed ? outrider__fail_nomem(err) : run(db, init, strbuf_cstr(&sql), err);
+                             mark + strlen("    @payload@"));
+    strbuf_append_str(&sql, "\n");
+    strbuf_append_str(&sql, sql_schema_intent);
+    int rc = sql.failed ? outrider__fail_nomem(err) : schema_run(db, init, strbuf_cstr(&sql), err);
     outrider__strbuf_release(&sql);
     return rc;
 }
 
 /* migrations[v] leads from version v to v + 1. */
 static int (*const migrations[SQLITE_SCHEMA_VERSION])(sqlite3 *, const struct sqlite_init *,
-                                                      struct outrider_error *) = {migrate_to_1};
+                                                      struct outrider_error *) = {
+    schema_migrate_to_1};
 
-static int migrate(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
+static int schema_migrate(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
 {
     int64_t version;
     if (outrider__sqlite_version(db, &version, err) < 0)
         return -1;
     if (version > SQLITE_SCHEMA_VERSION)
-        return fail_newer(db, version, err);
+        return schema_fail_newer(db, version, err);
     if (version == SQLITE_SCHEMA_VERSION)
-        return check_outbox(db, err);
+        return schema_check_outbox(db, err);
     if (version < 0)
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                               "%s: table outrider_schema holds %lld, which is no version",
@@ -187,21 +190,22 @@ static int migrate(sqlite3 *db, const struct sqlite_init *init, struct outrider_
     (void)snprintf(sql, sizeof sql,
                    "DELETE FROM outrider_schema;\nINSERT INTO outrider_schema VALUES (%d);\n",
                    SQLITE_SCHEMA_VERSION);
-    return run(db, init, sql_version_table, err) < 0 ? -1 : run(db, init, sql, err);
+    return schema_run(db, init, sql_version_table, err) < 0 ? -1 : schema_run(db, init, sql, err);
 }
 
-static int make_inbox(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
+static int schema_make_inbox(sqlite3 *db, const struct sqlite_init *init,
+                             struct outrider_error *err)
 {
     if (!init->inbox || outrider__sqlite_has_table(db, "outrider_inbox"))
         return 0;
-    return run(db, init, sql_schema_inbox, err);
+    return schema_run(db, init, sql_schema_inbox, err);
 }
 
 /* Readers must not stop writers, nor the other way round. A database in
  * memory has its own mode and keeps it. */
-static int set_wal(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
+static int schema_set_wal(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
 {
-    return run(db, init, "PRAGMA journal_mode = WAL;\n", err);
+    return schema_run(db, init, "PRAGMA journal_mode = WAL;\n", err);
 }
 
 int outrider__sqlite_init(sqlite3 *db, const struct sqlite_init *init, struct outrider_error *err)
@@ -214,14 +218,14 @@ int outrider__sqlite_init(sqlite3 *db, const struct sqlite_init *init, struct ou
     if (outrider__sqlite_version(db, &version, err) < 0)
         return -1;
     if (version > SQLITE_SCHEMA_VERSION)
-        return fail_newer(db, version, err);
-    if (set_wal(db, init, err) < 0)
+        return schema_fail_newer(db, version, err);
+    if (schema_set_wal(db, init, err) < 0)
         return -1;
     if (init->dry_run)
-        return migrate(db, init, err) < 0 ? -1 : make_inbox(db, init, err);
+        return schema_migrate(db, init, err) < 0 ? -1 : schema_make_inbox(db, init, err);
     if (outrider__sqlite_exec(db, "BEGIN IMMEDIATE", "cannot make the outbox", err) < 0)
         return -1;
-    if (migrate(db, init, err) < 0 || make_inbox(db, init, err) < 0 ||
+    if (schema_migrate(db, init, err) < 0 || schema_make_inbox(db, init, err) < 0 ||
         outrider__sqlite_exec(db, "COMMIT", "cannot make the outbox", err) < 0) {
         if (!sqlite3_get_autocommit(db))
             (void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);

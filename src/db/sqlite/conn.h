@@ -40,16 +40,21 @@ void outrider__sqlite_unlock(struct sqlite_lock *l);
 bool outrider__sqlite_lock_is_held(const char *db_path, const char *pipeline, char *ret_holder,
                                    size_t size);
 
+/* statement.c */
+
+/* What the words of source.sql and store.sql depend on. */
+struct sqlite_words {
+    bool dead_are_live; /* on_dead: block, so a dead letter holds its lane up */
+    bool is_new;        /* of status: no relay has run yet */
+};
+
+/* Makes a statement of a block; words: NULL is neither. A result code. */
+int outrider__sqlite_prepare(sqlite3 *db, const char *block, const struct sqlite_words *words,
+                             unsigned flags, sqlite3_stmt **ret_st);
+
 /* row.c */
 
-_Static_assert(EVENT_TEXT_CUT == 1024, "ANCHOR_OF");
-
-#define EVENT_COLUMNS                                                                             \
-    "seq, id, aggregate_type, aggregate_id, event_type, payload, headers, topic, partition_key, " \
-    "partition, occurred_at, created_at, expires_at"
-/* An anchor is the beginning of an id, as outrider__text_cut() leaves it. */
-#define ANCHOR_OF(column) "substr(" column ", 1, 1024)"
-#define EVENT_COLUMN_COUNT 13 /* further columns of a statement follow from here */
+#define EVENT_COLUMN_COUNT 13 /* of @event@; further columns of a statement follow from here */
 
 /* Events of one minute share most of their timestamp's text. */
 struct row_clock {
@@ -57,7 +62,7 @@ struct row_clock {
     int64_t us;
 };
 
-/* Adds the row with these EVENT_COLUMNS to the batch, which has room. */
+/* Adds the row with the columns of @event@ to the batch, which has room. */
 int outrider__sqlite_row(sqlite3_value **v, struct batch *b, const struct event_bounds *max,
                          struct row_clock *clock, struct event **ret_event,
                          struct outrider_error *err);

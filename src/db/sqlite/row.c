@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define N_BYTES 8   /* columns 1 .. 8 of EVENT_COLUMNS are bytes */
+#define N_BYTES 8   /* columns 1 .. 8 of @event@ are bytes */
 #define C_PAYLOAD 4 /* the fifth of them */
 #define C_HEADERS 5
 #define COLUMN_PAYLOAD 5

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/failpoint.h"
+#include "source.sql.h"
 #include "sqlite.h"
 
 /* No call waits for another connection's lock: the queue does, which tries again
@@ -22,74 +23,33 @@
  * yet, and an operator should hear why nothing starts. */
 #define TAKE_OVER_TIMEOUT_US 2000000
 
-#define LIVE " state <> 'dead'"
-#define LANE_FIRST(condition)                                                         \
-    "SELECT arrival FROM outrider_parked WHERE pipeline = ?1 AND lane = ?2" condition \
-    " ORDER BY arrival LIMIT 1"
-#define LANE_ROWS(condition)                                                                  \
-    "SELECT " EVENT_COLUMNS ", arrival, attempts, state = 'dead' FROM outrider_parked WHERE " \
-    "pipeline = ?1 AND lane = ?2 AND arrival >= ?3" condition " ORDER BY arrival LIMIT ?4"
-#define PROMOTE(condition)                                                               \
-    "UPDATE outrider_parked SET state = 'parked', next_attempt_at = 0, updated_at = ?3 " \
-    "WHERE state = 'queued' AND arrival = (" LANE_FIRST(condition) ")"
-
-/* [0]: on_dead: skip, where dead letters do not count; [1]: block, where they do. */
-static const char *const statements[ST_COUNT][2] = {
-    [ST_BEGIN] = {"BEGIN"},
-    [ST_BEGIN_IMMEDIATE] = {"BEGIN IMMEDIATE"},
-    [ST_COMMIT] = {"COMMIT"},
-    /* A batch is one step: outrider_take() puts the row into the batch and is
-     * true when the batch is full (source_fetch.c). */
-    [ST_FETCH] = {"SELECT 1 FROM outbox WHERE seq >= ?1 AND outrider_take(" EVENT_COLUMNS
-                  ") ORDER BY seq"},
-    /* Replay: by time, row by row from the start, because seq order is not time order. */
-    [ST_FETCH_SINCE] = {"SELECT 1 FROM outbox WHERE seq >= ?1 AND CASE WHEN "
-                        "julianday(created_at) >= julianday(?2) THEN outrider_take(" EVENT_COLUMNS
-                        ") END ORDER BY seq"},
-    [ST_PROBE] = {"SELECT (SELECT max(seq) FROM outbox), (SELECT min(next_attempt_at) FROM "
-                  "outrider_parked WHERE pipeline = ?1 AND state = 'parked')"},
-    [ST_JOURNAL_MODE] = {"PRAGMA main.journal_mode"},
-    [ST_DUE] = {"SELECT min(next_attempt_at) FROM outrider_parked WHERE pipeline = ?1 AND "
-                "state = 'parked'"},
-    [ST_ANY_LIVE] = {"SELECT 1 FROM outrider_parked WHERE pipeline = ?1 AND" LIVE " LIMIT 1",
-                     "SELECT 1 FROM outrider_parked WHERE pipeline = ?1 LIMIT 1"},
-    [ST_LANE_FIRST] = {LANE_FIRST(" AND" LIVE), LANE_FIRST("")},
-    [ST_DUE_HEADS] = {"SELECT arrival, lane FROM outrider_parked WHERE pipeline = ?1 AND "
-                      "state = 'parked' AND next_attempt_at <= ?2 ORDER BY next_attempt_at, "
-                      "arrival"},
-    [ST_LANE_ROWS] = {LANE_ROWS(" AND" LIVE), LANE_ROWS("")},
-    [ST_CURSOR_READ] =
-        {"SELECT sink, position, " ANCHOR_OF("anchor_id") ", epoch, on_dead, (SELECT " ANCHOR_OF(
-            "id") " FROM outbox WHERE seq = position), (SELECT seq FROM sqlite_sequence WHERE name "
-                  "= "
-                  "'outbox') FROM outrider_cursor WHERE pipeline = ?1"},
-    [ST_CURSOR_MAKE] = {"INSERT INTO outrider_cursor (pipeline, created_at) VALUES (?1, ?2)"},
-    [ST_CURSOR_TAKE] = {"UPDATE outrider_cursor SET epoch = epoch + 1, sink = ?2, on_dead = ?3 "
-                        "WHERE pipeline = ?1"},
-    [ST_CURSOR_SAVE] = {"UPDATE outrider_cursor SET position = ifnull(?3, position), "
-                        "anchor_id = ifnull(?4, anchor_id), settled_at = ?5, "
-                        "delivered_total = delivered_total + ?6, "
-                        "expired_total = expired_total + ?7, skipped_total = skipped_total + ?8, "
-                        "dead_total = dead_total + ?9 WHERE pipeline = ?1 AND epoch = ?2"},
-    [ST_PARK] = {"INSERT INTO outrider_parked (pipeline, lane, state, " EVENT_COLUMNS
-                 ", attempts, next_attempt_at, error_code, error_origin, error_message, "
-                 "parked_at, updated_at) SELECT ?1, ?2, ?3, " EVENT_COLUMNS
-                 ", ?5, ?6, ?7, ?8, ?9, ?10, ?10 FROM outbox WHERE seq = ?4"},
-    [ST_PARKED_LANE] = {"SELECT lane FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
-    [ST_PARKED_REMOVE] = {"DELETE FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2"},
-    [ST_PARKED_UPDATE] = {"UPDATE outrider_parked SET state = ?2, attempts = ?3, "
-                          "next_attempt_at = ?4, error_code = ?5, error_origin = ?6, "
-                          "error_message = ?7, updated_at = ?8 WHERE arrival = ?1"},
-    [ST_PROMOTE] = {PROMOTE(" AND" LIVE), PROMOTE("")},
-    [ST_INTENT_ENROL] = {"INSERT INTO outrider_intent (pipeline, identity) VALUES (?1, "
-                         "lower(hex(randomblob(8)))) ON CONFLICT DO NOTHING"},
-    [ST_INTENT_READ] = {"SELECT identity, no, stamp, body IS NOT NULL FROM outrider_intent WHERE "
-                        "pipeline = ?1"},
-    [ST_INTENT_BODY] = {"SELECT body FROM outrider_intent WHERE pipeline = ?1"},
-    [ST_INTENT_SAVE] = {"UPDATE outrider_intent SET no = ?3, stamp = ?4, body = ?5 WHERE pipeline "
-                        "= ?1 AND EXISTS (SELECT 1 FROM outrider_cursor WHERE pipeline = ?1 AND "
-                        "epoch = ?2)"},
-    [ST_INTENT_EPOCH] = {"SELECT epoch FROM outrider_cursor WHERE pipeline = ?1"},
+static const char *const source_blocks[ST_COUNT] = {
+    [ST_BEGIN] = "BEGIN",
+    [ST_BEGIN_IMMEDIATE] = "BEGIN IMMEDIATE",
+    [ST_COMMIT] = "COMMIT",
+    [ST_FETCH] = sql_fetch,
+    [ST_FETCH_SINCE] = sql_fetch_since,
+    [ST_PROBE] = sql_probe,
+    [ST_JOURNAL_MODE] = "PRAGMA main.journal_mode",
+    [ST_DUE] = sql_due,
+    [ST_ANY_LIVE] = sql_any_live,
+    [ST_LANE_FIRST] = sql_lane_first,
+    [ST_DUE_HEADS] = sql_due_heads,
+    [ST_LANE_ROWS] = sql_lane_rows,
+    [ST_CURSOR_READ] = sql_cursor_read,
+    [ST_CURSOR_MAKE] = "INSERT INTO outrider_cursor (pipeline, created_at) VALUES (?1, ?2)",
+    [ST_CURSOR_TAKE] = sql_cursor_take,
+    [ST_CURSOR_SAVE] = sql_cursor_save,
+    [ST_PARK] = sql_park,
+    [ST_PARKED_LANE] = "SELECT lane FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2",
+    [ST_PARKED_REMOVE] = "DELETE FROM outrider_parked WHERE arrival = ?1 AND pipeline = ?2",
+    [ST_PARKED_UPDATE] = sql_parked_update,
+    [ST_PROMOTE] = sql_promote,
+    [ST_INTENT_ENROL] = sql_intent_enrol,
+    [ST_INTENT_READ] = sql_intent_read,
+    [ST_INTENT_BODY] = "SELECT body FROM outrider_intent WHERE pipeline = ?1",
+    [ST_INTENT_SAVE] = sql_intent_save,
+    [ST_INTENT_EPOCH] = "SELECT epoch FROM outrider_cursor WHERE pipeline = ?1",
 };
 
 sqlite3_stmt *outrider__sqlite_statement(struct sqlite_source *s, enum sqlite_statement which,
@@ -101,10 +61,9 @@ sqlite3_stmt *outrider__sqlite_statement(struct sqlite_source *s, enum sqlite_st
         (void)sqlite3_clear_bindings(st);
         return st;
     }
-    const char *sql = statements[which][0];
-    if (s->blocks && statements[which][1] != NULL)
-        sql = statements[which][1];
-    int rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->st[which], NULL);
+    const struct sqlite_words words = {.dead_are_live = s->blocks};
+    int rc = outrider__sqlite_prepare(s->db, source_blocks[which], &words,
+                                      SQLITE_PREPARE_PERSISTENT, &s->st[which]);
     if (rc == SQLITE_OK)
         return s->st[which];
     (void)outrider__sqlite_fail(err, s->db, rc, "cannot prepare a statement");

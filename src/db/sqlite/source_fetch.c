@@ -6,6 +6,11 @@
 
 #include <stdio.h>
 
+/* Columns of probe, of due_heads, and those of lane_rows behind the event's. */
+enum probe_column { PROBE_NEWEST, PROBE_DUE };
+enum head_column { HEAD_ARRIVAL, HEAD_LANE };
+enum lane_column { LANE_ARRIVAL = EVENT_COLUMN_COUNT, LANE_ATTEMPTS, LANE_IS_DEAD };
+
 static int64_t column_or(sqlite3_stmt *st, int i, int64_t otherwise)
 {
     return sqlite3_column_type(st, i) != SQLITE_NULL ? sqlite3_column_int64(st, i) : otherwise;
@@ -37,8 +42,9 @@ int outrider__sqlite_probe(struct sqlite_source *s, int64_t *ret_newest)
         return sqlite3_extended_errcode(s->db);
     (void)bind_pipeline(s, st);
     if (sqlite3_step(st) == SQLITE_ROW) {
-        *ret_newest = column_or(st, 0, 0);
-        s->base.parked_due_us = s->config->replay ? CLOCK_NEVER : column_or(st, 1, CLOCK_NEVER);
+        *ret_newest = column_or(st, PROBE_NEWEST, 0);
+        s->base.parked_due_us =
+            s->config->replay ? CLOCK_NEVER : column_or(st, PROBE_DUE, CLOCK_NEVER);
     }
     return sqlite3_reset(st);
 }
@@ -278,13 +284,13 @@ static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, str
     (void)sqlite3_bind_int64(st, 4, (int64_t)(b->capacity / 4 + 1));
     while (!batch_is_full(b) && sqlite3_step(st) == SQLITE_ROW) {
         struct event *e;
-        if (sqlite3_column_int(st, EVENT_COLUMN_COUNT + 2))
+        if (sqlite3_column_int(st, LANE_IS_DEAD))
             break; /* where dead letters are read at all, they block */
         if (outrider__sqlite_row_of(st, b, &max, &s->clock, &e, err) < 0)
             return SQLITE_NOMEM;
         e->is_parked = true;
-        e->arrival = sqlite3_column_int64(st, EVENT_COLUMN_COUNT);
-        e->attempts = (uint32_t)sqlite3_column_int64(st, EVENT_COLUMN_COUNT + 1);
+        e->arrival = sqlite3_column_int64(st, LANE_ARRIVAL);
+        e->attempts = (uint32_t)sqlite3_column_int64(st, LANE_ATTEMPTS);
     }
     return sqlite3_reset(st);
 }
@@ -299,9 +305,9 @@ static int read_due_lanes(struct sqlite_source *s, struct batch *b, int64_t now_
     (void)sqlite3_bind_int64(heads, 2, now_us);
     int rc = SQLITE_OK;
     while (rc == SQLITE_OK && !batch_is_full(b) && sqlite3_step(heads) == SQLITE_ROW) {
-        const char *lane = (const char *)sqlite3_column_text(heads, 1);
-        rc = read_lane(s, b, sqlite3_column_int64(heads, 0),
-                       bytes_of(lane, (size_t)sqlite3_column_bytes(heads, 1)), err);
+        const char *lane = (const char *)sqlite3_column_text(heads, HEAD_LANE);
+        rc = read_lane(s, b, sqlite3_column_int64(heads, HEAD_ARRIVAL),
+                       bytes_of(lane, (size_t)sqlite3_column_bytes(heads, HEAD_LANE)), err);
     }
     int finished = sqlite3_reset(heads);
     return rc == SQLITE_OK ? finished : rc;

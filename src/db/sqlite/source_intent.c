@@ -10,12 +10,12 @@
 
 #include "base/failpoint.h"
 #include "core/intent.h"
+#include "schema_intent.sql.h"
 
 #define BODY_MAX ((size_t)1 << 30)
 
-static const char sql_make[] =
-    "CREATE TABLE IF NOT EXISTS outrider_intent (pipeline TEXT NOT NULL PRIMARY KEY, identity TEXT "
-    "NOT NULL, no INTEGER NOT NULL DEFAULT 0, stamp INTEGER NOT NULL DEFAULT 0, body BLOB)";
+/* Columns of intent_read. */
+enum intent_column { INTENT_IDENTITY, INTENT_NO, INTENT_STAMP, INTENT_HAS_BODY };
 
 static int bind_name(const struct sqlite_source *s, sqlite3_stmt *st)
 {
@@ -37,7 +37,7 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
 {
     struct source *base = &s->base;
     bool is_exact = s->config->exactly_once;
-    if (is_exact && sqlite3_exec(s->db, sql_make, NULL, NULL, NULL) != SQLITE_OK)
+    if (is_exact && sqlite3_exec(s->db, sql_schema_intent, NULL, NULL, NULL) != SQLITE_OK)
         return outrider__sqlite_stumble(s, sqlite3_extended_errcode(s->db),
                                         "cannot make outrider_intent", err);
     if (!is_exact && !outrider__sqlite_has_table(s->db, "outrider_intent"))
@@ -50,11 +50,12 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
     (void)bind_name(s, st);
     base->has_intent = false;
     if (sqlite3_step(st) == SQLITE_ROW) {
-        base->saved = (struct commit_mark){.no = (uint64_t)sqlite3_column_int64(st, 1),
-                                           .stamp = (uint64_t)sqlite3_column_int64(st, 2)};
-        base->has_intent = sqlite3_column_int(st, 3) != 0;
+        base->saved =
+            (struct commit_mark){.no = (uint64_t)sqlite3_column_int64(st, INTENT_NO),
+                                 .stamp = (uint64_t)sqlite3_column_int64(st, INTENT_STAMP)};
+        base->has_intent = sqlite3_column_int(st, INTENT_HAS_BODY) != 0;
         (void)snprintf(base->identity, sizeof base->identity, "sqlite:%s/%s",
-                       (const char *)sqlite3_column_text(st, 0), s->config->name);
+                       (const char *)sqlite3_column_text(st, INTENT_IDENTITY), s->config->name);
         (void)snprintf(base->intent_row, sizeof base->intent_row, "pipeline = '%s'",
                        s->config->name);
     }

@@ -56,10 +56,11 @@ int outrider__sqlite_store_ready(struct sqlite_store *s, struct outrider_error *
     return outrider__sqlite_check(s->db, err);
 }
 
-int outrider__sqlite_store_prepare(struct sqlite_store *s, const char *sql, sqlite3_stmt **ret_st,
+int outrider__sqlite_store_prepare(struct sqlite_store *s, const char *block,
+                                   const struct sqlite_words *words, sqlite3_stmt **ret_st,
                                    struct outrider_error *err)
 {
-    int rc = sqlite3_prepare_v2(s->db, sql, -1, ret_st, NULL);
+    int rc = outrider__sqlite_prepare(s->db, block, words, 0, ret_st);
     return rc == SQLITE_OK ? 0
                            : outrider__sqlite_fail(err, s->db, rc, "cannot prepare a statement");
 }

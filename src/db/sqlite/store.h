@@ -26,7 +26,9 @@ int outrider__sqlite_store_ready(struct sqlite_store *s, struct outrider_error *
 /* The database, open, whatever is in it. */
 int outrider__sqlite_store_connect(struct sqlite_store *s, bool may_create,
                                    struct outrider_error *err);
-int outrider__sqlite_store_prepare(struct sqlite_store *s, const char *sql, sqlite3_stmt **ret_st,
+/* Makes a statement of a block of store.sql. */
+int outrider__sqlite_store_prepare(struct sqlite_store *s, const char *block,
+                                   const struct sqlite_words *words, sqlite3_stmt **ret_st,
                                    struct outrider_error *err);
 int outrider__sqlite_store_begin(struct sqlite_store *s, struct outrider_error *err);
 /* Commits if result is 0, else rolls back; the result of both. */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/findings.h"
+#include "store.sql.h"
 
 #define WAL_LARGE (64LL << 20)
 #define CHECK_AT_MOST (256LL << 20) /* a check reads the whole file */
@@ -15,13 +16,24 @@ struct doctor {
     struct finder to;
 };
 
-static void check_journal(const struct doctor *d)
+/* Whether the block gave a number. */
+static bool doctor_ask(const struct doctor *d, const char *block, int64_t *ret_n)
+{
+    sqlite3_stmt *st = NULL;
+    bool has_one = outrider__sqlite_store_prepare(d->s, block, NULL, &st, NULL) == 0 &&
+                   sqlite3_step(st) == SQLITE_ROW;
+    if (has_one)
+        *ret_n = sqlite3_column_int64(st, 0); /* its only column; NULL is 0 */
+    return sqlite3_finalize(st) == SQLITE_OK && has_one;
+}
+
+static void doctor_check_journal(const struct doctor *d)
 {
     sqlite3_stmt *st = NULL;
     struct stat file;
     char wal[4200];
     bool is_wal = false;
-    if (outrider__sqlite_store_prepare(d->s, "PRAGMA main.journal_mode", &st, NULL) == 0 &&
+    if (outrider__sqlite_store_prepare(d->s, "PRAGMA main.journal_mode", NULL, &st, NULL) == 0 &&
         sqlite3_step(st) == SQLITE_ROW)
         is_wal = sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), "wal") == 0;
     sqlite3_finalize(st);
@@ -39,7 +51,7 @@ static void check_journal(const struct doctor *d)
                        "the -wal file has %lld MiB", (long long)(file.st_size >> 20));
 }
 
-static void check_integrity(const struct doctor *d)
+static void doctor_check_integrity(const struct doctor *d)
 {
     sqlite3_stmt *st = NULL;
     struct stat file;
@@ -50,7 +62,7 @@ static void check_integrity(const struct doctor *d)
         return;
     }
     const char *said = "cannot be read";
-    if (outrider__sqlite_store_prepare(d->s, "PRAGMA quick_check(1)", &st, NULL) == 0 &&
+    if (outrider__sqlite_store_prepare(d->s, "PRAGMA quick_check(1)", NULL, &st, NULL) == 0 &&
         sqlite3_step(st) == SQLITE_ROW)
         said = (const char *)sqlite3_column_text(st, 0);
     if (said != NULL && strcmp(said, "ok") == 0)
@@ -61,7 +73,7 @@ static void check_integrity(const struct doctor *d)
     sqlite3_finalize(st);
 }
 
-static bool check_schema(const struct doctor *d)
+static bool doctor_check_schema(const struct doctor *d)
 {
     struct outrider_error err;
     if (outrider__sqlite_check(d->s->db, &err) < 0) {
@@ -73,7 +85,7 @@ static bool check_schema(const struct doctor *d)
     return true;
 }
 
-static void check_pipeline(void *ctx, const struct store_status *st)
+static void doctor_check_pipeline(void *ctx, const struct store_status *st)
 {
     const struct doctor *d = ctx;
     char holder[128] = "";
@@ -82,33 +94,20 @@ static void check_pipeline(void *ctx, const struct store_status *st)
     outrider__find_failed(&d->to, st);
 }
 
-static void check_payloads(const struct doctor *d)
+static void doctor_check_payloads(const struct doctor *d)
 {
     int64_t largest;
-    if (outrider__sqlite_int(d->s->db,
-                             "SELECT max(length(CAST(payload AS BLOB))) FROM (SELECT payload FROM "
-                             "outbox ORDER BY seq DESC LIMIT 1000)",
-                             0, &largest, NULL) < 0)
+    if (!doctor_ask(d, sql_doctor_payload, &largest))
         return;
     outrider__find_payload(&d->to, largest, d->s->config->source.max_payload);
-    if (outrider__sqlite_int(d->s->db,
-                             "SELECT max(length(CAST(headers AS BLOB))) FROM (SELECT headers FROM "
-                             "outbox ORDER BY seq DESC LIMIT 1000)",
-                             0, &largest, NULL) == 0)
+    if (doctor_ask(d, sql_doctor_headers, &largest))
         outrider__find_headers(&d->to, largest, d->s->config->source.max_headers);
 }
 
-/* The cursor against the table, as the relay does it when it starts. */
-static void check_history(const struct doctor *d)
+static void doctor_check_history(const struct doctor *d)
 {
     int64_t broken;
-    if (outrider__sqlite_int(
-            d->s->db,
-            "SELECT count(*) FROM outrider_cursor c WHERE c.position > 0 AND " ANCHOR_OF(
-                "c.anchor_id") " IS NOT (SELECT " ANCHOR_OF("id") " FROM outbox WHERE seq = "
-                                                                  "c.position)",
-            0, &broken, NULL) == 0 &&
-        broken > 0)
+    if (doctor_ask(d, sql_doctor_history, &broken) && broken > 0)
         outrider__find(
             &d->to, FINDING_PROBLEM, "look at what happened, then run `outrider resync`",
             "the history of the outbox was rewritten below the position of %lld pipelines",
@@ -116,21 +115,16 @@ static void check_history(const struct doctor *d)
 }
 
 /* AUTOINCREMENT counts from the highest seq that was ever there, also one chosen by hand. */
-static void check_numbers(const struct doctor *d)
+static void doctor_check_numbers(const struct doctor *d)
 {
     int64_t highest, n_below;
-    if (outrider__sqlite_int(d->s->db,
-                             "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = "
-                             "'outbox'",
-                             0, &highest, NULL) == 0 &&
-        highest == INT64_MAX)
+    if (doctor_ask(d, sql_doctor_sequence, &highest) && highest == INT64_MAX)
         outrider__find(&d->to, FINDING_PROBLEM,
                        "when it is delivered, delete the row that has the highest seq, set "
                        "sqlite_sequence back to the highest that is left, and run `outrider "
                        "resync`",
                        "seqs are used up: nobody can insert an event (SQLITE_FULL)");
-    if (outrider__sqlite_int(d->s->db, "SELECT count(*) FROM outbox WHERE seq < 1", 0, &n_below,
-                             NULL) == 0)
+    if (doctor_ask(d, "SELECT count(*) FROM outbox WHERE seq < 1", &n_below))
         outrider__find_below_first(&d->to, NULL, n_below);
 }
 
@@ -145,13 +139,13 @@ int outrider__sqlite_doctor(struct store *base, finding_fn *found, void *ctx,
         return 0;
     }
     outrider__find(&d.to, FINDING_OK, NULL, "%s can be read and written", s->path);
-    if (!check_schema(&d))
+    if (!doctor_check_schema(&d))
         return 0;
-    check_journal(&d);
-    check_integrity(&d);
-    check_history(&d);
-    check_numbers(&d);
-    check_payloads(&d);
+    doctor_check_journal(&d);
+    doctor_check_integrity(&d);
+    doctor_check_history(&d);
+    doctor_check_numbers(&d);
+    doctor_check_payloads(&d);
     outrider__find_retention(&d.to, s->config->cleanup.retention_us);
-    return outrider__sqlite_status(base, check_pipeline, &d, err);
+    return outrider__sqlite_status(base, doctor_check_pipeline, &d, err);
 }

@@ -7,26 +7,22 @@
 #include "store.h"
 
 #include "housekeeping.h"
-
-static const char sql_read[] = "SELECT c.position, " ANCHOR_OF(
-    "c.anchor_id") ", "
-                   "(SELECT " ANCHOR_OF(
-                       "id") " FROM outbox WHERE seq = c.position), "
-                             "(SELECT seq FROM outbox WHERE id = c.anchor_id), "
-                             "ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0), "
-                             "(SELECT max(seq) FROM outbox WHERE seq <= c.position), "
-                             "EXISTS (SELECT 1 FROM outbox WHERE seq <= c.position AND "
-                             "(julianday(created_at) - 2440587.5) * 86400000000.0 > c.settled_at + "
-                             "1000000), "
-                             "(SELECT count(*) FROM outbox) "
-                             "FROM outrider_cursor c WHERE c.pipeline = ?1";
-/* The epoch moves on, so that a relay which is somehow still at it cannot save over this. */
-static const char sql_write[] =
-    "UPDATE outrider_cursor SET position = ?2, anchor_id = (SELECT " ANCHOR_OF(
-        "id") " FROM outbox WHERE seq = ?2), epoch = epoch + 1 WHERE pipeline = ?1";
+#include "store.sql.h"
 
 /* exactly_once: an intent that was not settled speaks of the history that is no more. */
 static const char sql_forget[] = "UPDATE outrider_intent SET body = NULL WHERE pipeline = ?1";
+
+/* Columns of resync_read. */
+enum resync_column {
+    RESYNC_POSITION,
+    RESYNC_ANCHOR,
+    RESYNC_ROW_ID,    /* of the row at the position; NULL: there is none */
+    RESYNC_MOVED_SEQ, /* where the anchor's row is now; NULL: nowhere */
+    RESYNC_SEQUENCE,
+    RESYNC_LAST_SEQ,  /* the highest one up to the position */
+    RESYNC_HAS_NEWER, /* rows below the position, from after the last settle */
+    RESYNC_HELD
+};
 
 struct finding {
     int64_t old, new;
@@ -35,51 +31,52 @@ struct finding {
     int64_t held;
 };
 
-static bool column_is_null(sqlite3_stmt *st, int i)
+static bool resync_column_is_null(sqlite3_stmt *st, int i)
 {
     return sqlite3_column_type(st, i) == SQLITE_NULL;
 }
 
-static bool same_text(sqlite3_stmt *st, int i, int k)
+static bool resync_same_text(sqlite3_stmt *st, int i, int k)
 {
-    return !column_is_null(st, i) && !column_is_null(st, k) &&
+    return !resync_column_is_null(st, i) && !resync_column_is_null(st, k) &&
            strcmp((const char *)sqlite3_column_text(st, i),
                   (const char *)sqlite3_column_text(st, k)) == 0;
 }
 
-static struct finding decide(sqlite3_stmt *st)
+static struct finding resync_decide(sqlite3_stmt *st)
 {
-    struct finding f = {.old = sqlite3_column_int64(st, 0), .held = sqlite3_column_int64(st, 7)};
-    int64_t sequence = sqlite3_column_int64(st, 4);
-    if (f.old == 0 || (sequence >= f.old && same_text(st, 1, 2))) {
+    struct finding f = {.old = sqlite3_column_int64(st, RESYNC_POSITION),
+                        .held = sqlite3_column_int64(st, RESYNC_HELD)};
+    int64_t sequence = sqlite3_column_int64(st, RESYNC_SEQUENCE);
+    if (f.old == 0 || (sequence >= f.old && resync_same_text(st, RESYNC_ANCHOR, RESYNC_ROW_ID))) {
         f.is_intact = true;
         f.new = f.old;
-    } else if (!column_is_null(st, 3)) {
-        f.new = sqlite3_column_int64(st, 3);
+    } else if (!resync_column_is_null(st, RESYNC_MOVED_SEQ)) {
+        f.new = sqlite3_column_int64(st, RESYNC_MOVED_SEQ);
         f.why = "the row at the old position has another seq now; events behind it follow";
     } else if (sequence < f.old) {
         f.why = "the sequence was set back, so rows at low seqs may be new";
-    } else if (!column_is_null(st, 2)) {
+    } else if (!resync_column_is_null(st, RESYNC_ROW_ID)) {
         f.why = "the row at the position is another one now, so rows below it may be new";
-    } else if (sqlite3_column_int(st, 6)) {
+    } else if (sqlite3_column_int(st, RESYNC_HAS_NEWER)) {
         f.why = "rows below the position are newer than the last settle";
     } else {
-        f.new = sqlite3_column_int64(st, 5);
+        f.new = sqlite3_column_int64(st, RESYNC_LAST_SEQ);
         f.why = "the row at the position was removed; the rest of the history fits";
     }
     return f;
 }
 
-static int read_finding(struct sqlite_store *s, struct finding *ret_finding,
-                        struct outrider_error *err)
+static int resync_read_finding(struct sqlite_store *s, struct finding *ret_finding,
+                               struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
-    if (outrider__sqlite_store_prepare(s, sql_read, &st, err) < 0)
+    if (outrider__sqlite_store_prepare(s, sql_resync_read, NULL, &st, err) < 0)
         return -1;
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(st), result = 0;
     if (rc == SQLITE_ROW)
-        *ret_finding = decide(st);
+        *ret_finding = resync_decide(st);
     else if (rc == SQLITE_DONE)
         result = outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
                                 "%s has no pipeline '%s'; `outrider status` lists those it has",
@@ -90,10 +87,11 @@ static int read_finding(struct sqlite_store *s, struct finding *ret_finding,
     return result;
 }
 
-static int write_position(struct sqlite_store *s, int64_t position, struct outrider_error *err)
+static int resync_write_position(struct sqlite_store *s, int64_t position,
+                                 struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
-    if (outrider__sqlite_store_prepare(s, sql_write, &st, err) < 0)
+    if (outrider__sqlite_store_prepare(s, sql_resync_write, NULL, &st, err) < 0)
         return -1;
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 2, position);
@@ -102,12 +100,12 @@ static int write_position(struct sqlite_store *s, int64_t position, struct outri
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot write the cursor");
 }
 
-static int forget_intent(struct sqlite_store *s, struct outrider_error *err)
+static int resync_forget_intent(struct sqlite_store *s, struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
     if (!outrider__sqlite_has_table(s->db, "outrider_intent"))
         return 0;
-    if (outrider__sqlite_store_prepare(s, sql_forget, &st, err) < 0)
+    if (outrider__sqlite_store_prepare(s, sql_forget, NULL, &st, err) < 0)
         return -1;
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     (void)sqlite3_step(st);
@@ -115,7 +113,8 @@ static int forget_intent(struct sqlite_store *s, struct outrider_error *err)
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot drop the intent");
 }
 
-static void report(const struct sqlite_store *s, const struct finding *f, struct strbuf *ret_report)
+static void resync_report(const struct sqlite_store *s, const struct finding *f,
+                          struct strbuf *ret_report)
 {
     if (f->is_intact) {
         outrider__strbuf_appendf(ret_report,
@@ -134,17 +133,18 @@ static void report(const struct sqlite_store *s, const struct finding *f, struct
                                   "outbox before they were delivered\n");
 }
 
-static int resync(struct sqlite_store *s, struct strbuf *ret_report, struct outrider_error *err)
+static int resync_pipeline(struct sqlite_store *s, struct strbuf *ret_report,
+                           struct outrider_error *err)
 {
     struct finding f = {0};
     if (outrider__sqlite_store_begin(s, err) < 0)
         return -1;
-    int result = read_finding(s, &f, err);
+    int result = resync_read_finding(s, &f, err);
     if (result == 0 && !f.is_intact)
-        result = write_position(s, f.new, err) < 0 ? -1 : forget_intent(s, err);
+        result = resync_write_position(s, f.new, err) < 0 ? -1 : resync_forget_intent(s, err);
     result = outrider__sqlite_store_end(s, result, err);
     if (result == 0)
-        report(s, &f, ret_report);
+        resync_report(s, &f, ret_report);
     return result;
 }
 
@@ -166,7 +166,7 @@ int outrider__sqlite_resync(struct store *base, struct strbuf *ret_report,
     case LOCK_HELD:
         break;
     }
-    int result = resync(s, ret_report, err);
+    int result = resync_pipeline(s, ret_report, err);
     outrider__sqlite_unlock(&lock);
     return result;
 }

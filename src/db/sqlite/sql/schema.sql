@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS outbox (
     aggregate_type TEXT NOT NULL,
     aggregate_id TEXT NOT NULL,
     event_type TEXT NOT NULL,
-    @PAYLOAD@,
+    @payload@,
     headers TEXT CONSTRAINT headers_are_json CHECK (headers IS NULL OR json_valid(headers)),
     topic TEXT,
     partition_key TEXT,
@@ -76,13 +76,3 @@ CREATE INDEX IF NOT EXISTS outrider_parked_due ON outrider_parked (pipeline, nex
 CREATE INDEX IF NOT EXISTS outrider_parked_lane ON outrider_parked (pipeline, lane, arrival);
 CREATE INDEX IF NOT EXISTS outrider_parked_live ON outrider_parked (pipeline, lane, arrival) WHERE state <> 'dead';
 CREATE INDEX IF NOT EXISTS outrider_parked_id ON outrider_parked (id);
-
--- exactly_once: what the pipeline's last transaction settles if it is committed;
--- body NULL: it is settled. identity is this pipeline's name in the sink.
-CREATE TABLE IF NOT EXISTS outrider_intent (
-    pipeline TEXT NOT NULL PRIMARY KEY,
-    identity TEXT NOT NULL,
-    no INTEGER NOT NULL DEFAULT 0,
-    stamp INTEGER NOT NULL DEFAULT 0,
-    body BLOB
-);
