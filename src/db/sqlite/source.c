@@ -209,9 +209,8 @@ static enum step perform(struct sqlite_source *s, struct source_op *op, struct o
     case SOURCE_CLEANUP:
         return outrider__sqlite_cleanup(s, op, err);
     case SOURCE_INTENT:
-        return outrider__sqlite_intent(s, op, err);
     case SOURCE_RECALL:
-        return outrider__sqlite_recall(s, op, err);
+        return outrider__sqlite_intent(s, op, err);
     }
     return (enum step)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown operation");
 }

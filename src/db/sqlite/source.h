@@ -146,9 +146,8 @@ enum step outrider__sqlite_cleanup(struct sqlite_source *s, struct source_op *op
 /* source_intent.c */
 /* Within the transaction that takes over. */
 enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_error *err);
+/* INTENT and RECALL. */
 enum step outrider__sqlite_intent(struct sqlite_source *s, struct source_op *op,
-                                  struct outrider_error *err);
-enum step outrider__sqlite_recall(struct sqlite_source *s, struct source_op *op,
                                   struct outrider_error *err);
 
 /* source_watch.c */

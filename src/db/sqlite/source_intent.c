@@ -9,10 +9,8 @@
 #include <stdio.h>
 
 #include "base/failpoint.h"
-#include "core/intent.h"
+#include "common/intent_state.h"
 #include "schema_intent.sql.h"
-
-#define BODY_MAX ((size_t)1 << 30)
 
 /* Columns of intent_read. */
 enum intent_column { INTENT_IDENTITY, INTENT_NO, INTENT_STAMP, INTENT_HAS_BODY };
@@ -48,55 +46,52 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
         return outrider__sqlite_stumble(s, sqlite3_extended_errcode(s->db),
                                         "cannot read outrider_intent", err);
     (void)bind_name(s, st);
+    struct intent_found found = {.has_row = sqlite3_step(st) == SQLITE_ROW,
+                                 .table = "outrider_intent",
+                                 .row = base->intent_row};
     base->has_intent = false;
-    if (sqlite3_step(st) == SQLITE_ROW) {
-        base->saved =
-            (struct commit_mark){.no = (uint64_t)sqlite3_column_int64(st, INTENT_NO),
-                                 .stamp = (uint64_t)sqlite3_column_int64(st, INTENT_STAMP)};
-        base->has_intent = sqlite3_column_int(st, INTENT_HAS_BODY) != 0;
+    if (found.has_row) {
+        intent_taken(base, (uint64_t)sqlite3_column_int64(st, INTENT_NO),
+                     (uint64_t)sqlite3_column_int64(st, INTENT_STAMP),
+                     sqlite3_column_int(st, INTENT_HAS_BODY) != 0);
         (void)snprintf(base->identity, sizeof base->identity, "sqlite:%s/%s",
                        (const char *)sqlite3_column_text(st, INTENT_IDENTITY), s->config->name);
         (void)snprintf(base->intent_row, sizeof base->intent_row, "pipeline = '%s'",
                        s->config->name);
     }
+    found.is_open = base->has_intent;
     rc = sqlite3_reset(st);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot read outrider_intent", err);
-    if (is_exact || !base->has_intent)
-        return STEP_DONE;
-    return (enum step)outrider__fail(
-        err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-        "pipeline '%s' of %s ran with exactly_once and was killed: whether its last transaction "
-        "was committed is not known here; run it once more with exactly_once, or, if events may be "
-        "published twice: UPDATE outrider_intent SET body = NULL WHERE pipeline = '%s'",
-        s->config->name, s->path, s->config->name);
+    struct cursor_place at = outrider__sqlite_place(s);
+    enum intent_start start; /* nobody waits for a note that exactly_once is over */
+    return outrider__intent_start(&at, &found, &start, err) < 0 ? STEP_FAILED : STEP_DONE;
 }
 
 static enum step fail_fenced(const struct sqlite_source *s, struct outrider_error *err)
 {
-    return (enum step)outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                                     "another relay took over pipeline '%s' of %s", s->config->name,
-                                     s->path);
+    struct cursor_place at = outrider__sqlite_place(s);
+    return (enum step)outrider__cursor_fail_fenced(&at, err);
 }
 
-static int write_row(struct sqlite_source *s, struct commit_mark p, struct bytes body)
+static int write_row(struct sqlite_source *s, const struct intent_row *row)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_INTENT_SAVE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
     (void)bind_name(s, st);
     (void)sqlite3_bind_int64(st, 2, s->epoch);
-    (void)sqlite3_bind_int64(st, 3, (int64_t)p.no);
-    (void)sqlite3_bind_int64(st, 4, (int64_t)p.stamp);
-    if (!bytes_is_null(body))
-        (void)sqlite3_bind_blob64(st, 5, body.data, body.len, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(st, 3, (int64_t)row->mark.no);
+    (void)sqlite3_bind_int64(st, 4, (int64_t)row->mark.stamp);
+    if (!bytes_is_null(row->body))
+        (void)sqlite3_bind_blob64(st, 5, row->body.data, row->body.len, SQLITE_STATIC);
     (void)sqlite3_step(st);
     return sqlite3_reset(st);
 }
 
-/* One transaction; it is rolled back by the caller if it does not come to its end. */
-static enum step change(struct sqlite_source *s, struct batch *settled, struct commit_mark p,
-                        struct bytes body, int64_t now_us, struct outrider_error *err)
+/* One transaction. The caller rolls it back if it does not come to its end. */
+static enum step change(struct sqlite_source *s, struct batch *settled,
+                        const struct intent_row *row, int64_t now_us, struct outrider_error *err)
 {
     int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
     if (rc != SQLITE_OK)
@@ -106,7 +101,7 @@ static enum step change(struct sqlite_source *s, struct batch *settled, struct c
         if (step != STEP_DONE)
             return step;
     }
-    rc = write_row(s, p, body);
+    rc = write_row(s, row);
     if (rc == SQLITE_OK && sqlite3_changes(s->db) != 1)
         return fail_fenced(s, err);
     if (rc == SQLITE_OK)
@@ -122,34 +117,6 @@ static enum step change(struct sqlite_source *s, struct batch *settled, struct c
     errno_value = FAILPOINT("intent.after_commit");
     if (errno_value != 0)
         return (enum step)outrider__fail_errno(err, errno_value, "cannot save an intent");
-    return STEP_DONE;
-}
-
-enum step outrider__sqlite_intent(struct sqlite_source *s, struct source_op *op,
-                                  struct outrider_error *err)
-{
-    struct source *base = &s->base;
-    struct strbuf body;
-    struct commit_mark p = op->intent != NULL ? op->progress : base->saved;
-    outrider__strbuf_init(&body, BODY_MAX);
-    enum step step = STEP_DONE;
-    if (op->intent != NULL && outrider__intent_write(op->intent, 0, BYTES_NULL, &body, err) < 0)
-        step = STEP_FAILED;
-    if (step == STEP_DONE)
-        step = change(s, op->batch, p, op->intent != NULL ? strbuf_bytes(&body) : BYTES_NULL,
-                      op->now_wall_us, err);
-    outrider__strbuf_release(&body);
-    if (step != STEP_DONE) {
-        outrider__sqlite_rollback(s);
-        return step;
-    }
-    if (op->batch != NULL && !op->batch->is_parked)
-        s->position = op->batch->events[op->batch->n - 1].seq;
-    base->saved = p;
-    base->has_intent = op->intent != NULL;
-    /* The sink is about to commit: this must be there after a power cut. */
-    if (op->intent != NULL && outrider__sqlite_sync(s, err) < 0)
-        return STEP_FAILED;
     return STEP_DONE;
 }
 
@@ -184,25 +151,57 @@ static enum step prove_leader(struct sqlite_source *s, struct outrider_error *er
     return is_ours ? STEP_DONE : fail_fenced(s, err);
 }
 
-enum step outrider__sqlite_recall(struct sqlite_source *s, struct source_op *op,
-                                  struct outrider_error *err)
+/* Settles `settled` (NULL: nothing) and writes what the operation makes of the row. */
+static enum step settle_and_write(struct sqlite_source *s, struct source_op *op,
+                                  struct batch *settled, struct outrider_error *err)
 {
-    struct source *base = &s->base;
-    bool applies = op->verdict == RECALL_CAME_TRUE;
+    struct strbuf body;
+    struct intent_row row;
+    outrider__strbuf_init(&body, INTENT_BODY_MAX);
+    enum step step = STEP_FAILED;
+    if (outrider__intent_row(&s->base, op, 0, BYTES_NULL, &body, &row, err) == 0)
+        step = change(s, settled, &row, op->now_wall_us, err);
+    outrider__strbuf_release(&body);
+    if (step != STEP_DONE) {
+        outrider__sqlite_rollback(s);
+        return step;
+    }
+    outrider__intent_done(&s->base, op);
+    return STEP_DONE;
+}
+
+static enum step recall(struct sqlite_source *s, struct source_op *op, struct outrider_error *err)
+{
     struct batch b = {0};
-    enum step step = applies ? read_body(s, &b, err) : STEP_DONE;
+    enum step step = read_body(s, &b, err);
     if (step != STEP_DONE)
         return step;
-    if (!applies && op->verdict != RECALL_NEVER_WAS)
-        return prove_leader(s, err);
-    step = change(s, applies ? &b : NULL, op->progress, BYTES_NULL, op->now_wall_us, err);
-    if (step != STEP_DONE)
-        outrider__sqlite_rollback(s);
-    else
-        base->has_intent = false;
-    if (applies)
-        outrider__batch_release(&b);
-    if (step == STEP_DONE)
-        base->saved = op->progress;
+    step = settle_and_write(s, op, &b, err);
+    outrider__batch_release(&b);
     return step;
+}
+
+enum step outrider__sqlite_intent(struct sqlite_source *s, struct source_op *op,
+                                  struct outrider_error *err)
+{
+    enum step step = STEP_FAILED;
+    switch (outrider__intent_work(op)) {
+    case INTENT_WORK_RECALL:
+        return recall(s, op, err);
+    case INTENT_WORK_PROVE:
+        return prove_leader(s, err);
+    case INTENT_WORK_SETTLE:
+        step = settle_and_write(s, op, op->batch, err);
+        if (step == STEP_DONE && !op->batch->is_parked)
+            s->position = op->batch->events[op->batch->n - 1].seq;
+        break;
+    case INTENT_WORK_WRITE:
+        step = settle_and_write(s, op, NULL, err);
+        break;
+    }
+    if (step != STEP_DONE)
+        return step;
+    /* The sink is about to commit: the intent must be there after a power cut. */
+    bool opens = op->kind == SOURCE_INTENT && op->intent != NULL;
+    return opens && outrider__sqlite_sync(s, err) < 0 ? STEP_FAILED : STEP_DONE;
 }

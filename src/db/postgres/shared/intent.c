@@ -5,12 +5,10 @@
 
 #include "postgres/table/table.h"
 #include "base/failpoint.h"
-#include "core/intent.h"
-#include "postgres/shared/source.h"
+#include "common/intent_state.h"
+#include "postgres/shared/cursor.h"
 #include "postgres/wire/statements.h"
 #include "shared.sql.h"
-
-#define BODY_MAX ((size_t)1 << 29)
 
 static const struct pg_block intent_blocks[INTENT_STATEMENTS] = {
     [INTENT_LOCK] = {sql_intent_lock, "cannot lock outrider_intent", PG_READS},
@@ -136,9 +134,9 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
     if (PQntuples(results[INTENT_STEP_OTHERS]) > 0)
         return fail_others(s, results[INTENT_STEP_OTHERS], err);
     s->intent.epoch = outrider__pg_get_int(r, 0, INTENT_TAKE_EPOCH, 0);
-    s->base.saved.no = (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_NO, 0);
-    s->base.saved.stamp = (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_STAMP, 0);
-    s->base.has_intent = outrider__pg_get_bool(r, 0, INTENT_TAKE_HAS_BODY);
+    intent_taken(&s->base, (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_NO, 0),
+                 (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_STAMP, 0),
+                 outrider__pg_get_bool(r, 0, INTENT_TAKE_HAS_BODY));
     taken(s);
     return 0;
 }
@@ -156,24 +154,25 @@ static int on_pending(void *ctx, PGresult **results, int n, struct outrider_erro
 {
     struct pg_source *s = ctx;
     const PGresult *r = results[0];
-    bool has_row = PQntuples(r) == 1;
-    char row[512];
+    struct cursor_place at = outrider__pg_cursor_place(s);
+    struct intent_found found = {.has_row = PQntuples(r) == 1, .table = s->intent.table};
+    enum intent_start start;
+    char row[512] = "";
     (void)n;
-    if (!has_row || !outrider__pg_get_bool(r, 0, PENDING_HAS_BODY)) {
-        /* Whoever cannot publish beside exactly_once may from now on: see app/hybrid.h. */
-        if (has_row && outrider__pg_get_bool(r, 0, PENDING_IS_NAMED))
-            return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_with_tables(s),
-                                        on_left, s, err);
-        taken(s);
-        return 0;
+    if (found.has_row) {
+        found.is_open = outrider__pg_get_bool(r, 0, PENDING_HAS_BODY);
+        found.is_in_use = outrider__pg_get_bool(r, 0, PENDING_IS_NAMED);
+        write_condition(row, sizeof row, s->config->name,
+                        outrider__pg_get_str(r, 0, PENDING_OUTBOX));
     }
-    write_condition(row, sizeof row, s->config->name, outrider__pg_get_str(r, 0, PENDING_OUTBOX));
-    return outrider__fail(
-        err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-        "pipeline '%s' ran with exactly_once and was killed: whether its last transaction was "
-        "committed is not known here; run it once more with exactly_once, or, if events may be "
-        "published twice: UPDATE %s SET body = NULL WHERE %s",
-        s->config->name, s->intent.table, row);
+    found.row = row;
+    if (outrider__intent_start(&at, &found, &start, err) < 0)
+        return -1;
+    if (start == INTENT_START_LEAVE)
+        return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_with_tables(s),
+                                    on_left, s, err);
+    taken(s);
+    return 0;
 }
 
 static int ask(struct pg_source *s, struct outrider_error *err)
@@ -211,40 +210,37 @@ int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err)
     return ask(s, err);
 }
 
-static int add_row(struct pg_source *s, struct commit_mark p, struct bytes body,
-                   struct outrider_error *err)
+static int add_row(struct pg_source *s, const struct intent_row *row, struct outrider_error *err)
 {
     struct pg_args *a = args_begin(s);
     outrider__pg_arg_int8(a, s->intent.epoch);
-    outrider__pg_arg_int8(a, (int64_t)p.no);
-    outrider__pg_arg_int8(a, (int64_t)p.stamp);
-    if (bytes_is_null(body))
+    outrider__pg_arg_int8(a, (int64_t)row->mark.no);
+    outrider__pg_arg_int8(a, (int64_t)row->mark.stamp);
+    if (bytes_is_null(row->body))
         outrider__pg_arg_null(a, PG_BYTEA);
     else
-        outrider__pg_arg_bytea(a, body);
+        outrider__pg_arg_bytea(a, row->body);
     return outrider__pg_request_add(&s->conn, &s->intent.st[INTENT_SAVE], a, err);
 }
 
 int outrider__pg_intent_add(struct pg_source *s, const struct pg_op *op, struct outrider_error *err)
 {
     const struct source_op *o = op->op;
-    if (o->kind == SOURCE_RECALL)
-        return add_row(s, o->progress, BYTES_NULL, err);
-    if (o->kind != SOURCE_INTENT)
-        return 0;
-    if (o->intent == NULL)
-        return add_row(s, s->base.saved, BYTES_NULL, err);
     struct strbuf own, body;
-    outrider__strbuf_init(&own, BODY_MAX);
-    outrider__strbuf_init(&body, BODY_MAX);
-    /* What is removed when it is published is named one by one. */
+    struct intent_row row;
+    if (o->kind != SOURCE_INTENT && o->kind != SOURCE_RECALL)
+        return 0;
+    outrider__strbuf_init(&own, INTENT_BODY_MAX);
+    outrider__strbuf_init(&body, INTENT_BODY_MAX);
+    /* Rows that are removed when they are published are named one by one. */
     bool removes = s->config->source.after_publish == AFTER_PUBLISH_DELETE;
     unsigned flags = s->layout->intent_flags | (removes ? INTENT_EACH : 0U);
-    int r = s->layout->own_write(s, o->intent, &own, err);
+    bool opens = o->kind == SOURCE_INTENT && o->intent != NULL;
+    int r = opens ? s->layout->own_write(s, o->intent, &own, err) : 0;
     if (r == 0)
-        r = outrider__intent_write(o->intent, flags, strbuf_bytes(&own), &body, err);
+        r = outrider__intent_row(&s->base, o, flags, strbuf_bytes(&own), &body, &row, err);
     if (r == 0)
-        r = add_row(s, o->progress, strbuf_bytes(&body), err);
+        r = add_row(s, &row, err);
     outrider__strbuf_release(&own);
     outrider__strbuf_release(&body);
     return r;
@@ -275,9 +271,9 @@ static int on_body(void *ctx, PGresult **results, int n, struct outrider_error *
     struct pg_intent *x = &s->intent;
     struct bytes own;
     (void)n;
+    struct cursor_place at = outrider__pg_cursor_place(s);
     if (PQntuples(results[0]) != 1)
-        return outrider__fail(err, OUTRIDER_FENCED, OUTRIDER_RETRY,
-                              "another relay took over pipeline '%s'", s->config->name);
+        return outrider__cursor_fail_fenced(&at, err);
     if (outrider__intent_read(outrider__pg_get_bytes(results[0], 0, 0), &x->recalled, &own, err) <
         0)
         return -1;
@@ -288,38 +284,31 @@ static int on_body(void *ctx, PGresult **results, int n, struct outrider_error *
     return s->layout->start(s, op, err);
 }
 
-static int recall(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct pg_intent *x = &s->intent;
-    if (op->op->verdict == RECALL_NEVER_WAS)
-        return save_row(s, op, err);
-    struct pg_args *a = args_begin(s);
-    outrider__pg_arg_int8(a, x->epoch);
-    if (op->op->verdict == RECALL_CAME_TRUE)
-        return outrider__pg_request(&s->conn, &x->st[INTENT_BODY], a, on_body, op, err);
-    return outrider__pg_request(&s->conn, &x->st[INTENT_EPOCH], a, on_saved, op, err);
-}
-
 int outrider__pg_intent_start(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
+    struct pg_intent *x = &s->intent;
+    struct pg_args *a;
     int errno_value = FAILPOINT("intent.before_begin");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot save an intent");
-    if (op->op->kind == SOURCE_RECALL)
-        return recall(s, op, err);
-    return op->op->batch != NULL ? s->layout->start(s, op, err) : save_row(s, op, err);
+    switch (outrider__intent_work(op->op)) {
+    case INTENT_WORK_SETTLE:
+        return s->layout->start(s, op, err);
+    case INTENT_WORK_WRITE:
+        return save_row(s, op, err);
+    case INTENT_WORK_RECALL:
+        a = args_begin(s);
+        outrider__pg_arg_int8(a, x->epoch);
+        return outrider__pg_request(&s->conn, &x->st[INTENT_BODY], a, on_body, op, err);
+    case INTENT_WORK_PROVE:
+        a = args_begin(s);
+        outrider__pg_arg_int8(a, x->epoch);
+        return outrider__pg_request(&s->conn, &x->st[INTENT_EPOCH], a, on_saved, op, err);
+    }
+    return 0;
 }
 
 void outrider__pg_intent_done(struct pg_source *s, const struct pg_op *op)
 {
-    const struct source_op *o = op->op;
-    struct source *base = &s->base;
-    if (o->kind == SOURCE_INTENT) {
-        base->has_intent = o->intent != NULL;
-        if (o->intent != NULL)
-            base->saved = o->progress;
-    } else if (o->verdict == RECALL_CAME_TRUE || o->verdict == RECALL_NEVER_WAS) {
-        base->has_intent = false;
-        base->saved = o->progress;
-    }
+    outrider__intent_done(&s->base, op->op);
 }
