@@ -140,8 +140,8 @@ static void the_slot_is_made_and_the_stream_follows(void **state)
 
 static bool is_planning(const struct source *s)
 {
-    const struct cdc_source *c = ((const struct pg_source *)s)->cdc;
-    return c != NULL && c->making == MAKER_PLANNING;
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
+    return c != NULL && c->maker.state == MAKER_PLANNING;
 }
 
 /* The place up to which the stream is read is known, and the mark lies behind it. */

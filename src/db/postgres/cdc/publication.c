@@ -13,59 +13,52 @@
  */
 #include <stdlib.h>
 
+#include "cdc_publication.sql.h"
+#include "common/sql.h"
 #include "postgres/cdc/cdc.h"
 
-#define TABLES_OF                                                                  \
-    "CROSS JOIN LATERAL (SELECT w.rel::oid AS oid UNION SELECT a.relid::oid FROM " \
-    "pg_partition_ancestors(w.rel::oid::regclass) AS a(relid)) t "
-
-/* A row of the publication itself is changed by ALTER PUBLICATION ... SET (...), OWNER
- * and RENAME, and not by tables that come or go. */
 void outrider__cdc_published_sql(struct strbuf *sql, int version, const char *tables)
 {
-    outrider__strbuf_appendf(
-        sql,
-        "(SELECT 0::int8 AS rel, 'publication ' || p.oid || ' ' || p.xmin AS token, p.xmin AS x "
-        "WHERE p.pubinsert UNION ALL SELECT w.rel, 'all', p.xmin FROM unnest(%s::int8[]) AS w(rel) "
-        "WHERE p.puballtables UNION ALL SELECT w.rel, 'table ' || q.oid || ' ' || q.xmin, q.xmin "
-        "FROM unnest(%s::int8[]) AS w(rel) " TABLES_OF
-        "JOIN pg_publication_rel q ON q.prrelid = t.oid AND q.prpubid = p.oid",
-        tables, tables);
+    struct strbuf schemas;
+    outrider__strbuf_init(&schemas, PG_SQL_CAP);
+    const struct sql_word words[] = {{"tables", tables}};
     if (version >= 150000)
-        outrider__strbuf_appendf(
-            sql,
-            " UNION ALL SELECT w.rel, 'schema ' || q.oid || ' ' || q.xmin, q.xmin FROM "
-            "unnest(%s::int8[]) AS w(rel) " TABLES_OF
-            "JOIN pg_class c ON c.oid = t.oid JOIN pg_publication_namespace q ON q.pnnspid = "
-            "c.relnamespace AND q.pnpubid = p.oid",
-            tables);
-    strbuf_append_char(sql, ')');
+        outrider__sql_append(&schemas, sql_published_schemas, words, 1);
+    const struct sql_word all[] = {{"tables", tables}, {"schemas", strbuf_cstr(&schemas)}};
+    outrider__sql_append(sql, sql_published_rows, all, 2);
+    sql->failed |= schemas.failed;
+    outrider__strbuf_release(&schemas);
+}
+
+/* A block that asks for the publication's rows. */
+static void published_append(struct strbuf *sql, const char *block, int version,
+                             const char *publication, const char *tables, const char *published)
+{
+    struct strbuf rows;
+    outrider__strbuf_init(&rows, PG_SQL_CAP);
+    outrider__cdc_published_sql(&rows, version, tables);
+    const struct sql_word words[] = {{"rows", strbuf_cstr(&rows)},
+                                     {"publication", publication},
+                                     {"tables", tables},
+                                     {"published", published}};
+    outrider__sql_append(sql, block, words, sizeof words / sizeof *words);
+    sql->failed |= rows.failed;
+    outrider__strbuf_release(&rows);
 }
 
 void outrider__cdc_unchanged_sql(struct strbuf *sql, int version, const char *publication,
                                  const char *tables, const char *published)
 {
-    outrider__strbuf_appendf(sql,
-                             "(cardinality(%s::text::text[]) = 0 OR (SELECT count(DISTINCT w.rel) "
-                             "FROM pg_publication p CROSS JOIN LATERAL ",
-                             published);
-    outrider__cdc_published_sql(sql, version, tables);
-    outrider__strbuf_appendf(sql,
-                             " w WHERE p.pubname = %s AND w.token = ANY (%s::text::text[])) = "
-                             "cardinality(%s::int8[]) + 1)",
-                             publication, published, tables);
+    published_append(sql, sql_published_unchanged, version, publication, tables, published);
 }
 
 void outrider__cdc_tokens_sql(struct strbuf *sql, int version, const char *publication,
                               const char *tables)
 {
-    strbuf_append_str(sql, "SELECT coalesce(array_agg(DISTINCT w.token), '{}')::text, "
-                           "count(DISTINCT w.rel) FROM pg_publication p CROSS JOIN LATERAL ");
-    outrider__cdc_published_sql(sql, version, tables);
-    outrider__strbuf_appendf(sql, " w WHERE p.pubname = %s", publication);
+    published_append(sql, sql_published_tokens, version, publication, tables, NULL);
 }
 
-static int keep(struct cdc_source *c, const char *text, struct outrider_error *err)
+static int published_keep(struct cdc_source *c, const char *text, struct outrider_error *err)
 {
     char *copy = strdup(text);
     if (copy == NULL)
@@ -81,7 +74,7 @@ int outrider__cdc_published_read(struct pg_source *s, const char *recorded,
 {
     struct cdc_source *c = cdc_of(s);
     c->must_record = false;
-    return keep(c, strcmp(c->mode, "cdc") == 0 ? recorded : "{}", err);
+    return published_keep(c, c->move.mode == CURSOR_CDC ? recorded : "{}", err);
 }
 
 int outrider__cdc_published_first(struct pg_source *s, const char *now, struct outrider_error *err)
@@ -90,12 +83,12 @@ int outrider__cdc_published_first(struct pg_source *s, const char *now, struct o
     if (strcmp(c->published, "{}") != 0)
         return 0;
     c->must_record = true;
-    return keep(c, now, err);
+    return published_keep(c, now, err);
 }
 
 void outrider__cdc_published_args(const struct pg_source *s, struct pg_args *a)
 {
-    const struct cdc_source *c = s->cdc;
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
     outrider__pg_args_clear(a);
     outrider__pg_arg_str(a, c->publication);
     outrider__cdc_tables_oids(s, a);
@@ -104,8 +97,8 @@ void outrider__cdc_published_args(const struct pg_source *s, struct pg_args *a)
 
 int outrider__cdc_fail_published(const struct pg_source *s, struct outrider_error *err)
 {
-    const struct cdc_source *c = s->cdc;
-    if (strcmp(c->mode, "cdc") != 0)
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
+    if (c->move.mode != CURSOR_CDC)
         return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_RETRY,
                               "publication %s was altered: checking it anew", c->publication);
     return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
@@ -120,7 +113,7 @@ int outrider__cdc_published_ask(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     struct strbuf sql, tables;
-    char *name = PQescapeLiteral(c->maker.pg, c->publication, strlen(c->publication));
+    char *name = PQescapeLiteral(c->maker.link.pg, c->publication, strlen(c->publication));
     if (name == NULL)
         return outrider__fail_nomem(err);
     outrider__strbuf_init(&sql, PG_SQL_CAP);
@@ -132,7 +125,7 @@ int outrider__cdc_published_ask(struct pg_source *s, struct outrider_error *err)
     outrider__cdc_tokens_sql(&sql, s->cat.version, name, strbuf_cstr(&tables));
     int rc = sql.failed || tables.failed
                  ? outrider__fail_nomem(err)
-                 : outrider__cdc_link_ask(&c->maker, strbuf_cstr(&sql),
+                 : outrider__cdc_link_ask(&c->maker.link, strbuf_cstr(&sql),
                                           "cannot read the publication", err);
     PQfreemem(name);
     outrider__strbuf_release(&sql);
@@ -143,9 +136,9 @@ int outrider__cdc_published_ask(struct pg_source *s, struct outrider_error *err)
 int outrider__cdc_published_answer(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    const PGresult *r = c->maker.result;
+    const PGresult *r = c->maker.link.result;
     if (r == NULL || PQntuples(r) != 1 ||
         strtoull(PQgetvalue(r, 0, 1), NULL, 10) != c->tables.n_outboxes + 1)
         return outrider__cdc_fail_published(s, err);
-    return keep(c, PQgetvalue(r, 0, 0), err);
+    return published_keep(c, PQgetvalue(r, 0, 0), err);
 }

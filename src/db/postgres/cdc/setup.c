@@ -6,72 +6,59 @@
  */
 #include <stdio.h>
 
+#include "cdc_slot.sql.h"
+#include "common/sql.h"
 #include "postgres/cdc/cdc.h"
+#include "postgres/cdc/lsn.h"
 
-/* A slot's name takes small letters, digits and underscores only, and up to 63 of them;
- * eight are for the suffix of the temporary slot on the way back to polling. A publication
- * belongs to one database, so the plain name is free there unless an older cursor has it. */
 void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table)
 {
-    outrider__strbuf_appendf(
-        sql,
-        "n AS MATERIALIZED (SELECT coalesce(k.slot, '') AS slot, coalesce(k.publication, '') AS "
-        "adopted, k.created_at, CASE WHEN $1::text "
-        "~ '^[a-z0-9_]{1,46}$' AND $2::text LIKE 'public.%%' THEN 'outrider_' || $1::text END AS "
-        "plain, left('outrider_' || regexp_replace(lower($1::text), '[^a-z0-9]', '_', 'g'), 37) || "
-        "'_' || lpad(to_hex(hashtextextended(current_database() || '/' || $2::text || '/' || "
-        "$1::text, 0)), 16, '0') AS hashed FROM (SELECT 1) one LEFT JOIN %s k ON k.pipeline = "
-        "$1::text AND k.outbox = $2::text), f AS MATERIALIZED (SELECT n.*, CASE WHEN n.plain IS "
-        "NULL OR EXISTS (SELECT FROM %s j WHERE j.slot = n.plain AND (j.pipeline, j.outbox) <> "
-        "($1::text, $2::text)) OR EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_name = "
-        "n.plain AND r.database IS DISTINCT FROM current_database()) THEN n.hashed ELSE n.plain "
-        "END AS name FROM n), m AS MATERIALIZED (SELECT f.slot, f.name, CASE WHEN "
-        "f.adopted <> '' THEN f.adopted WHEN EXISTS (SELECT "
-        "FROM pg_publication p WHERE p.pubname = coalesce(nullif(f.slot, ''), f.name)) THEN "
-        "coalesce(nullif(f.slot, ''), f.name) WHEN f.plain IS NULL OR EXISTS (SELECT FROM %s j "
-        "WHERE j.pipeline = $1::text AND j.outbox <> $2::text AND j.slot <> '' AND (j.created_at, "
-        "j.outbox) < (f.created_at, $2::text)) THEN f.hashed ELSE f.plain END AS publication FROM "
-        "f)",
-        cursor_table, cursor_table, cursor_table);
+    const struct sql_word words[] = {{"cursor", cursor_table}};
+    outrider__sql_append(sql, sql_slot_names, words, 1);
 }
 
-static void copy(char *to, size_t size, const PGresult *r, int col)
+void outrider__cdc_forget_slot_sql(struct strbuf *sql, const char *cursor_table)
+{
+    const struct sql_word words[] = {{"cursor", cursor_table}};
+    outrider__sql_append(sql, sql_slot_forget, words, 1);
+}
+
+static void facts_copy(char *to, size_t size, const PGresult *r, int col)
 {
     (void)snprintf(to, size, "%s", outrider__pg_get_str(r, 0, col));
 }
 
 void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
 {
-    int i = 0;
     *f = (struct cdc_facts){0};
     if (PQntuples(r) != 1)
         return;
-    copy(f->wal_level, sizeof f->wal_level, r, i++);
-    copy(f->user, sizeof f->user, r, i++);
-    f->may_replicate = outrider__pg_get_bool(r, 0, i++);
-    f->may_publish = outrider__pg_get_bool(r, 0, i++);
-    f->sender_timeout_us = outrider__pg_get_int(r, 0, i++, 60000) * 1000;
-    f->max_slots = outrider__pg_get_int(r, 0, i++, 0);
-    f->n_slots = outrider__pg_get_int(r, 0, i++, 0);
-    f->max_senders = outrider__pg_get_int(r, 0, i++, 0);
-    f->n_senders = outrider__pg_get_int(r, 0, i++, 0);
-    f->has_publication = outrider__pg_get_bool(r, 0, i++);
-    f->publication_fits = outrider__pg_get_bool(r, 0, i++);
-    f->is_filtered = outrider__pg_get_bool(r, 0, i++);
-    f->has_slot = outrider__pg_get_bool(r, 0, i++);
-    f->is_elsewhere = outrider__pg_get_bool(r, 0, i++);
-    copy(f->slot_database, sizeof f->slot_database, r, i++);
-    f->is_foreign = outrider__pg_get_bool(r, 0, i++);
-    f->is_lost = outrider__pg_get_bool(r, 0, i++);
-    f->slot_pid = outrider__pg_get_int(r, 0, i++, 0);
-    f->is_binary = outrider__pg_get_bool(r, 0, i++);
-    f->has_failover = outrider__pg_get_bool(r, 0, i++);
-    f->is_published = outrider__pg_get_bool(r, 0, i++);
+    facts_copy(f->wal_level, sizeof f->wal_level, r, FACTS_WAL_LEVEL);
+    facts_copy(f->user, sizeof f->user, r, FACTS_USER);
+    f->may_replicate = outrider__pg_get_bool(r, 0, FACTS_MAY_REPLICATE);
+    f->may_publish = outrider__pg_get_bool(r, 0, FACTS_MAY_PUBLISH);
+    f->sender_timeout_us = outrider__pg_get_int(r, 0, FACTS_SENDER_TIMEOUT, 60000) * 1000;
+    f->max_slots = outrider__pg_get_int(r, 0, FACTS_MAX_SLOTS, 0);
+    f->n_slots = outrider__pg_get_int(r, 0, FACTS_N_SLOTS, 0);
+    f->max_senders = outrider__pg_get_int(r, 0, FACTS_MAX_SENDERS, 0);
+    f->n_senders = outrider__pg_get_int(r, 0, FACTS_N_SENDERS, 0);
+    f->has_publication = outrider__pg_get_bool(r, 0, FACTS_HAS_PUBLICATION);
+    f->publication_fits = outrider__pg_get_bool(r, 0, FACTS_PUBLICATION_FITS);
+    f->is_filtered = outrider__pg_get_bool(r, 0, FACTS_IS_FILTERED);
+    f->has_slot = outrider__pg_get_bool(r, 0, FACTS_HAS_SLOT);
+    f->is_elsewhere = outrider__pg_get_bool(r, 0, FACTS_IS_ELSEWHERE);
+    facts_copy(f->slot_database, sizeof f->slot_database, r, FACTS_SLOT_DATABASE);
+    f->is_foreign = outrider__pg_get_bool(r, 0, FACTS_IS_FOREIGN);
+    f->is_lost = outrider__pg_get_bool(r, 0, FACTS_IS_LOST);
+    f->slot_pid = outrider__pg_get_int(r, 0, FACTS_SLOT_PID, 0);
+    f->is_binary = outrider__pg_get_bool(r, 0, FACTS_IS_BINARY);
+    f->has_failover = outrider__pg_get_bool(r, 0, FACTS_HAS_FAILOVER);
+    f->is_published = outrider__pg_get_bool(r, 0, FACTS_IS_PUBLISHED);
 }
 
 static int check_publication(const struct pg_source *s, struct outrider_error *err)
 {
-    const struct cdc_source *c = s->cdc;
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
     const struct cdc_facts *f = &c->facts;
     if (!f->has_publication && !f->may_publish)
         return outrider__fail(
@@ -93,7 +80,7 @@ static int check_publication(const struct pg_source *s, struct outrider_error *e
 
 int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *err)
 {
-    const struct cdc_source *c = s->cdc;
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
     const struct cdc_facts *f = &c->facts;
     if (strcmp(f->wal_level, "logical") != 0)
         return outrider__fail(
@@ -141,9 +128,10 @@ int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *
 /* The pipeline is in mode cdc: its slot must be there, and whole. */
 int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *err)
 {
-    const struct cdc_source *c = s->cdc;
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
     if (c->facts.has_slot && !c->facts.is_lost)
         return 0;
+    uint64_t done = lsn_of(track_bytes(c->stream.track.resumed));
     return outrider__fail(
         err, OUTRIDER_HISTORY, OUTRIDER_STOP,
         "replication slot %s %s: what was committed since %X/%X is missing in the stream; run "
@@ -152,6 +140,5 @@ int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *e
         c->facts.is_lost ? "was invalidated by the server (it fell behind by more than "
                            "max_slot_wal_keep_size)"
                          : "is gone (dropped, or the server failed over to one without it)",
-        (unsigned)(c->done_lsn >> 32), (unsigned)c->done_lsn, s->config->name,
-        strbuf_cstr(&c->tables.names));
+        (unsigned)(done >> 32), (unsigned)done, s->config->name, strbuf_cstr(&c->tables.names));
 }

@@ -24,6 +24,9 @@
  */
 void outrider__cdc_names_sql(struct strbuf *sql, const char *cursor_table);
 
+/* Appends a statement that drops the slot of a pipeline ($1) of an outbox ($2) that polls. */
+void outrider__cdc_forget_slot_sql(struct strbuf *sql, const char *cursor_table);
+
 /*
  * Appends a subselect with the columns rel, token and x (xmin), for the publication p
  * of the query around it: a row with rel 0 for a publication that has inserts, and for

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The stream: from messages to batches, and how far the slot may be confirmed.
- *
- * The server ends a stream whose reader is silent for wal_sender_timeout, and
- * looks for replies even while it waits for room to send. So the position is
- * told on a timer, whether anything is read or not: a sink that stalls for
- * hours does not end the stream.
- */
-#include <inttypes.h>
+/* The stream: from messages to batches, and how far the slot is confirmed. */
+#include "postgres/cdc/stream.h"
+
 #include <stdio.h>
 
 #include "base/failpoint.h"
 #include "postgres/cdc/cdc.h"
+#include "postgres/cdc/lsn.h"
 #include "postgres/options.h"
 
-#define STATUS_MAX_US 5000000
-#define CONFIRM_PAUSE_US 100000 /* between confirmations that free log only */
+#define REPLY_MAX_US 5000000
+#define CONFIRM_PAUSE_US 100000 /* between confirmations that free disk space only */
 #define ALIVE_ASK_US 10000000
 #define ALIVE_END_US 30000000
 #define READER_PAUSE_US 100000
+#define READER_END_US 2000000
 /* Behind a backlog a batch is filled in rounds: the server is woken less often,
  * and there are fewer settles. An event that was committed just now goes at once. */
 #define FRESH_US 50000
@@ -30,124 +26,142 @@
 /* From elsewhere one window comes in one go. */
 #define ROUND_REMOTE_US 1000
 #define FILLING_US 20000
-#define READER_END_US 2000000
 
-static int tell(struct pg_source *s, bool wants_reply, struct outrider_error *err)
+static int stream_compare(struct bytes a, struct bytes b)
 {
-    struct cdc_source *c = cdc_of(s);
-    int64_t every = c->facts.sender_timeout_us / 3;
-    if (every <= 0 || every > STATUS_MAX_US)
-        every = STATUS_MAX_US;
+    uint64_t x = lsn_of(a), y = lsn_of(b);
+    return x < y ? -1 : x > y;
+}
+
+int outrider__cdc_stream_init(struct cdc_stream *st, struct outrider_error *err)
+{
+    *st = (struct cdc_stream){.state = STREAM_WAITING, .round_us = CLOCK_NEVER};
+    return outrider__track_init(&st->track, stream_compare, sizeof(uint64_t), err);
+}
+
+void outrider__cdc_stream_release(struct cdc_stream *st)
+{
+    outrider__cdc_link_close(&st->link);
+    outrider__cdc_decoder_release(&st->decoder);
+    outrider__track_release(&st->track);
+    outrider__seq_ranges_release(&st->polled.rest);
+    outrider__late_ids_release(&st->polled.late);
+}
+
+void outrider__cdc_stream_resume(struct cdc_stream *st, const struct stream_place *place)
+{
+    outrider__track_resume(&st->track, lsn_bytes(&place->lsn), place->number);
+    outrider__track_polled_until(&st->track, lsn_bytes(&place->polled_lsn));
+    outrider__seq_ranges_release(&st->polled.rest);
+    st->polled.high = place->polled_high;
+    st->polled.rest = place->polled_rest;
+}
+
+uint64_t outrider__cdc_stream_confirmable(const struct cdc_stream *st)
+{
+    return lsn_of(track_bytes(st->track.confirmable));
+}
+
+/* Tells the server what is confirmed. */
+static int stream_reply(struct pg_source *s, bool wants_reply, struct outrider_error *err)
+{
+    struct cdc_stream *st = &cdc_of(s)->stream;
+    int64_t every = cdc_of(s)->facts.sender_timeout_us / 3;
+    if (every <= 0 || every > REPLY_MAX_US)
+        every = REPLY_MAX_US;
     int errno_value = FAILPOINT("cdc.before_confirm");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot confirm");
-    c->told_lsn = c->confirmed_lsn;
-    c->must_reply = c->must_confirm = false;
-    c->status_us = s->now.mono_us + every;
-    c->confirm_us = s->now.mono_us + CONFIRM_PAUSE_US;
-    if (outrider__cdc_link_status(&c->link, c->received_lsn, c->confirmed_lsn, s->now.wall_us,
-                                  wants_reply, err) < 0)
+    st->confirmed_lsn = outrider__cdc_stream_confirmable(st);
+    st->owes_reply = st->has_settled = false;
+    st->reply_us = s->now.mono_us + every;
+    st->confirm_us = s->now.mono_us + CONFIRM_PAUSE_US;
+    if (outrider__cdc_link_status(&st->link, lsn_of(track_bytes(st->track.received)),
+                                  st->confirmed_lsn, s->now.wall_us, wants_reply, err) < 0)
         return -1;
     (void)FAILPOINT("cdc.after_confirm");
     return 0;
 }
 
-static void confirm_up_to(struct cdc_source *c, uint64_t lsn)
+static bool stream_has_news(const struct cdc_stream *st)
 {
-    if (lsn > c->confirmed_lsn)
-        c->confirmed_lsn = lsn;
+    return outrider__cdc_stream_confirmable(st) > st->confirmed_lsn;
 }
 
-bool outrider__cdc_is_all_settled(const struct cdc_source *c)
+/* What was settled is confirmed at once, what merely frees disk space in a while. */
+static bool stream_must_reply(const struct cdc_stream *st, struct instant now)
 {
-    return c->n_settled == c->n_fetched && !c->has_held && !c->decoder.in_transaction;
+    return now.mono_us >= st->reply_us || st->owes_reply ||
+           (stream_has_news(st) && (st->has_settled || now.mono_us >= st->confirm_us));
 }
 
-/* One entry for each batch is enough: they are settled as a whole. */
-static void note_commit(struct cdc_source *c, uint64_t end_lsn)
+void outrider__cdc_stream_settled(struct cdc_stream *st, int64_t n)
 {
-    if (end_lsn > c->received_lsn)
-        c->received_lsn = end_lsn;
-    if (outrider__cdc_is_all_settled(c)) {
-        confirm_up_to(c, end_lsn);
-        return;
-    }
-    struct cdc_commit *last = c->n_commits > 0 ? &c->commits[c->n_commits - 1] : NULL;
-    bool is_same_batch = last != NULL && last->event_no > c->batch_floor;
-    if (last == NULL ||
-        (!is_same_batch && c->n_commits < CDC_COMMITS_MAX && last->event_no < c->n_fetched))
-        last = &c->commits[c->n_commits++];
-    *last = (struct cdc_commit){c->n_fetched, end_lsn};
+    outrider__track_settle(&st->track, n);
+    st->has_settled = true;
 }
 
-static void note_position(struct cdc_source *c, uint64_t lsn)
+void outrider__cdc_stream_pause(struct cdc_stream *st)
 {
-    if (c->decoder.in_transaction)
-        return;
-    if (lsn > c->received_lsn)
-        c->received_lsn = lsn;
-    if (outrider__cdc_is_all_settled(c))
-        confirm_up_to(c, c->received_lsn);
+    if (st->state == STREAM_READING)
+        st->state = STREAM_PAUSED;
 }
 
-void outrider__cdc_stream_settled(struct cdc_source *c, int64_t n)
+void outrider__cdc_stream_unpause(struct cdc_stream *st)
 {
-    size_t k = 0;
-    c->n_settled += n;
-    c->must_confirm = true;
-    while (k < c->n_commits && c->commits[k].event_no <= c->n_settled)
-        confirm_up_to(c, c->commits[k++].end_lsn);
-    c->n_commits -= k;
-    memmove(c->commits, c->commits + k, c->n_commits * sizeof *c->commits);
-    if (outrider__cdc_is_all_settled(c))
-        confirm_up_to(c, c->received_lsn);
+    if (st->state == STREAM_PAUSED)
+        st->state = STREAM_READING;
 }
 
-/* Contract (2) and (3). */
-static bool is_settled_before(const struct cdc_source *c, const struct cdc_message *m)
+void outrider__cdc_stream_stop_at(struct cdc_stream *st, uint64_t lsn)
 {
-    if (m->commit_lsn < c->done_lsn ||
-        (m->commit_lsn == c->done_lsn && m->number <= c->done_number))
+    outrider__track_stop_at(&st->track, lsn_bytes(&lsn));
+}
+
+bool outrider__cdc_stream_has_passed(const struct cdc_stream *st, uint64_t lsn)
+{
+    return outrider__track_has_passed(&st->track, lsn_bytes(&lsn));
+}
+
+static bool stream_reads(const struct cdc_stream *st)
+{
+    return st->state == STREAM_READING && !track_has_stopped(&st->track);
+}
+
+/* cdc.h (2) and (3). */
+static bool stream_was_settled(const struct cdc_stream *st, const struct cdc_message *m)
+{
+    if (track_is_settled(&st->track, m->number))
         return true;
-    return m->commit_lsn < c->polled_lsn && m->seq > 0 && m->seq <= c->polled &&
-           !outrider__cdc_ranges_hold(&c->unpolled, m->seq);
+    return track_is_before_polled_end(&st->track) && m->seq > 0 && m->seq <= st->polled.high &&
+           !outrider__seq_ranges_hold(&st->polled.rest, m->seq);
 }
 
-/* Whether the transaction that begins is beyond what is wanted of the stream. */
-static bool is_beyond(const struct cdc_source *c, const struct cdc_message *m)
+static int stream_take_data(struct cdc_stream *st, struct bytes data, struct outrider_error *err)
 {
-    return c->stop_lsn != 0 && m->kind == CDC_BEGIN && m->commit_lsn >= c->stop_lsn;
-}
-
-static int take_data(struct pg_source *s, struct bytes data, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
     struct cdc_message m;
-    if (outrider__cdc_decode(&c->decoder, data, &m, err) < 0)
+    if (outrider__cdc_decode(&st->decoder, data, &m, err) < 0)
         return -1;
-    if (is_beyond(c, &m)) {
-        c->is_stopped = true;
-        c->decoder.in_transaction = false;
-        return 0;
-    }
-    if (m.kind == CDC_COMMIT)
-        note_commit(c, m.end_lsn);
-    if (m.kind != CDC_EVENT || is_settled_before(c, &m))
+    if (m.kind == CDC_BEGIN)
+        outrider__track_begin(&st->track, lsn_bytes(&m.commit_lsn));
+    else if (m.kind == CDC_COMMIT)
+        outrider__track_commit(&st->track, lsn_bytes(&m.end_lsn));
+    if (m.kind != CDC_EVENT || stream_was_settled(st, &m))
         return 0;
     int errno_value = FAILPOINT("cdc.receive");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "the replication connection is lost");
-    c->held = m;
-    c->has_held = true;
+    st->held = m;
+    track_hold(&st->track);
     return 0;
 }
 
 /* The server looks the publication up as it was when an event was committed. */
-static int next_message(struct pg_source *s, struct link_message *ret, struct outrider_error *err)
+static int stream_next_message(struct pg_source *s, struct link_message *ret,
+                               struct outrider_error *err)
 {
-    struct cdc_source *c = cdc_of(s);
     struct outrider_error why;
-    if (outrider__cdc_link_next(&c->link, s->now, ret, &why) == 0)
+    if (outrider__cdc_link_next(&cdc_of(s)->stream.link, s->now, ret, &why) == 0)
         return 0;
     if (strcmp(why.origin, "42704") == 0)
         return outrider__cdc_fail_published(s, err);
@@ -156,99 +170,76 @@ static int next_message(struct pg_source *s, struct link_message *ret, struct ou
     return -1;
 }
 
-/* Reads until an event is held, or there is nothing to be read now. */
-static int look(struct pg_source *s, struct outrider_error *err)
+/* Copies the held event into the batch, unless polling has settled it: cdc.h (7). */
+static int stream_take_held(struct cdc_stream *st, struct batch *b, struct outrider_error *err)
 {
-    struct cdc_source *c = cdc_of(s);
+    struct cdc_point *points = b->source_data;
+    if (points == NULL)
+        points = outrider__arena_alloc(&b->arena, b->capacity * sizeof *points);
+    if (points == NULL)
+        return outrider__fail_nomem(err);
+    b->source_data = points;
+    if (outrider__cdc_event(&st->decoder, &st->held, b, err) < 0)
+        return -1;
+    const struct event *e = &b->events[b->n - 1];
+    if (st->polled.late.is_frozen && outrider__late_ids_has(&st->polled.late, e->seq, e->id)) {
+        b->n--;
+        track_drop(&st->track);
+        return 0;
+    }
+    points[b->n - 1] = (struct cdc_point){st->held.commit_lsn, st->held.number, st->decoder.xid};
+    track_take(&st->track);
+    return 0;
+}
+
+/* The one way to what the server sends. Reads what is there: into the batch until it is
+ * full, or, without a batch, until an event is held. */
+static int stream_read(struct pg_source *s, struct batch *b, struct outrider_error *err)
+{
+    struct cdc_stream *st = &cdc_of(s)->stream;
     struct link_message m;
-    while (!c->has_held && !c->is_stopped && !c->is_paused) {
-        if (next_message(s, &m, err) < 0)
+    while (b == NULL ? !st->track.is_holding : !batch_is_full(b)) {
+        if (st->track.is_holding) {
+            if (stream_take_held(st, b, err) < 0)
+                return -1;
+            continue;
+        }
+        if (!stream_reads(st))
+            return 0;
+        if (stream_next_message(s, &m, err) < 0)
             return -1;
         if (m.kind == LINK_NOTHING)
             return 0;
-        c->asked_alive = false;
-        if (m.kind == LINK_DATA && take_data(s, m.data, err) < 0)
-            return -1;
+        st->asked_alive = false;
+        st->owes_reply |= m.wants_reply;
         if (m.kind == LINK_KEEPALIVE)
-            note_position(c, m.lsn);
-        if (c->stop_lsn != 0 && !c->decoder.in_transaction && c->received_lsn >= c->stop_lsn)
-            c->is_stopped = true;
-        c->must_reply |= m.wants_reply;
+            outrider__track_heartbeat(&st->track, lsn_bytes(&m.lsn));
+        else if (stream_take_data(st, m.data, err) < 0)
+            return -1;
     }
     return 0;
 }
 
-static void look_for_mark(struct pg_source *s)
+static void stream_check_goal(struct pg_source *s)
 {
-    struct cdc_source *c = cdc_of(s);
-    if (c->mark_lsn != 0 && !c->has_held && !c->decoder.in_transaction &&
-        c->received_lsn >= c->mark_lsn)
+    const struct cdc_source *c = cdc_of(s);
+    if (c->goal.lsn != 0 && outrider__cdc_stream_has_passed(&c->stream, c->goal.lsn))
         s->base.mark_reached = true;
 }
 
-static int on_blocked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static bool stream_is_behind(const struct pg_source *s)
 {
-    struct pg_op *op = ctx;
-    (void)n;
-    if (outrider__pg_parked_apply_blocked(op->op->batch, results[0], err) < 0)
-        return -1;
-    cdc_of(op->source)->fetch_op = NULL;
-    pg_op_done(op);
-    return 0;
+    return s->now.wall_us - cdc_of((struct pg_source *)s)->stream.decoder.commit_us > FRESH_US;
 }
 
-int outrider__cdc_hand_on(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static bool stream_waits_for_more(const struct pg_source *s, const struct batch *b)
 {
-    struct cdc_source *c = cdc_of(s);
-    c->fetch_op = NULL;
-    if (op->op->batch->n == 0 || !c->has_parked || !s->config->ordered) {
-        pg_op_done(op);
-        return 0;
-    }
-    c->fetch_op = op;
-    if (outrider__pg_request_begin(&s->conn, on_blocked, op, err) < 0 ||
-        outrider__pg_parked_add_blocked(&c->parked, &s->conn, op->op->batch, err) < 0)
-        return -1;
-    return outrider__pg_request_end(&s->conn, err);
+    const struct cdc_stream *st = &cdc_of((struct pg_source *)s)->stream;
+    return b->n > 0 && !batch_is_full(b) && !s->base.mark_reached && stream_reads(st) &&
+           stream_is_behind(s) && s->now.mono_us < st->filling_until_us;
 }
 
-static int fill(struct pg_source *s, struct batch *b, struct outrider_error *err)
-{
-    struct cdc_source *c = cdc_of(s);
-    struct cdc_point *points = b->source_data;
-    while (!batch_is_full(b)) {
-        if (look(s, err) < 0)
-            return -1;
-        if (!c->has_held)
-            break;
-        if (points == NULL)
-            points = outrider__arena_alloc(&b->arena, b->capacity * sizeof *points);
-        if (points == NULL)
-            return outrider__fail_nomem(err);
-        if (outrider__cdc_event(&c->decoder, &c->held, b, err) < 0)
-            return -1;
-        c->has_held = false;
-        const struct event *e = &b->events[b->n - 1];
-        if (c->late.is_frozen && outrider__cdc_late_has(&c->late, e->seq, e->id)) {
-            b->n--; /* cdc.h (7) */
-            continue;
-        }
-        points[b->n - 1] = (struct cdc_point){c->held.commit_lsn, c->held.number, c->decoder.xid};
-        c->n_fetched++;
-    }
-    b->source_data = points;
-    return 0;
-}
-
-static bool is_worth_waiting(const struct pg_source *s, const struct batch *b)
-{
-    const struct cdc_source *c = s->cdc;
-    return b->n > 0 && !batch_is_full(b) && !s->base.mark_reached && !c->is_stopped &&
-           !c->is_paused && s->now.wall_us - c->decoder.commit_us > FRESH_US &&
-           s->now.mono_us < c->filling_until_us;
-}
-
-static int64_t round_of(enum link_place place)
+static int64_t stream_round_us(enum link_place place)
 {
     switch (place) {
     case LINK_UNIX:
@@ -260,216 +251,238 @@ static int64_t round_of(enum link_place place)
     }
 }
 
-static int fill_round(struct pg_source *s, struct outrider_error *err)
+static int stream_fill(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct pg_op *op = c->fetch_op;
-    struct batch *b = op->op->batch;
-    c->link.gulps = s->now.wall_us - c->decoder.commit_us > FRESH_US;
-    c->link.has_read = false;
-    int rc = fill(s, b, err);
-    c->link.gulps = false;
+    struct cdc_stream *st = &c->stream;
+    struct batch *b = c->fetch_op->op->batch;
+    st->round_us = CLOCK_NEVER;
+    st->link.gulps = stream_is_behind(s);
+    st->link.has_read = false;
+    int rc = stream_read(s, b, err);
+    st->link.gulps = false;
     if (rc < 0)
         return -1;
-    look_for_mark(s);
-    c->is_filling = is_worth_waiting(s, b);
-    if (c->is_filling) {
-        c->round_us = s->now.mono_us + round_of(c->link.place);
+    stream_check_goal(s);
+    if (stream_waits_for_more(s, b)) {
+        st->round_us = s->now.mono_us + stream_round_us(st->link.place);
         return 0;
     }
     s->base.ready = batch_is_full(b);
     if (b->n > 0)
-        c->batch_floor = c->n_fetched;
-    return outrider__cdc_hand_on(s, op, err);
+        track_hand_out(&st->track);
+    return outrider__cdc_finish_fetch(s, c->fetch_op, err);
 }
 
 int outrider__cdc_stream_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     s->base.ready = false;
-    if (c->link.state != LINK_STREAMING)
-        return outrider__cdc_hand_on(s, op, err);
+    if (!stream_is_up(&c->stream))
+        return outrider__cdc_finish_fetch(s, op, err);
     c->fetch_op = op;
-    c->filling_until_us = s->now.mono_us + FILLING_US;
-    return fill_round(s, err);
+    c->stream.filling_until_us = s->now.mono_us + FILLING_US;
+    return stream_fill(s, err);
+}
+
+/* The next round of a batch that is being filled; and without a batch, whether there is
+ * anything to fetch. */
+static int stream_advance(struct pg_source *s, struct outrider_error *err)
+{
+    struct cdc_source *c = cdc_of(s);
+    if (s->now.mono_us >= c->stream.round_us && stream_fill(s, err) < 0)
+        return -1;
+    if (c->fetch_op != NULL || s->base.ready)
+        return 0;
+    if (stream_read(s, NULL, err) < 0)
+        return -1;
+    s->base.ready = c->stream.track.is_holding;
+    stream_check_goal(s);
+    return 0;
+}
+
+void outrider__cdc_stream_draw(struct cdc_stream *st)
+{
+    if (stream_reads(st))
+        outrider__cdc_link_draw(&st->link);
+}
+
+int outrider__cdc_stream_fds(const struct pg_source *s, struct pollfd *ret_fds, int max)
+{
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
+    /* When the source is ready, a fetch reads as soon as there is room for it. */
+    bool wants =
+        !stream_is_up(&c->stream) || (stream_reads(&c->stream) && !c->stream.track.is_holding &&
+                                      !s->base.ready && c->fetch_op == NULL);
+    return outrider__cdc_link_fds(&c->stream.link, wants, ret_fds, max);
 }
 
 /* A slot that was made before anybody asked for failover. */
-static bool needs_failover(const struct pg_source *s)
+static bool stream_needs_failover(const struct pg_source *s)
 {
-    const struct cdc_source *c = s->cdc;
+    const struct cdc_source *c = cdc_of((struct pg_source *)s);
     return postgres_options(s->config)->slot_failover && s->cat.version >= CDC_FAILOVER_SINCE &&
-           c->facts.has_slot && !c->facts.has_failover && c->link.state == LINK_IDLE;
+           c->facts.has_slot && !c->facts.has_failover && c->stream.state == STREAM_CONNECTING;
 }
 
-static int ask_failover(struct pg_source *s, struct outrider_error *err)
+static int stream_ask_failover(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
     char command[128];
     (void)snprintf(command, sizeof command, "ALTER_REPLICATION_SLOT \"%s\" (FAILOVER true)",
                    c->slot);
-    c->is_starting = true; /* whoever reads the slot has to go first, as for the stream */
-    return outrider__cdc_link_ask(&c->link, command, "cannot alter the replication slot", err);
+    c->stream.state = STREAM_ASKING; /* the slot's last reader has to go first, as for the stream */
+    return outrider__cdc_link_ask(&c->stream.link, command, "cannot alter the replication slot",
+                                  err);
 }
 
-static int start_stream(struct pg_source *s, struct outrider_error *err)
+static int stream_ask(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
+    struct cdc_decoder *d = &c->stream.decoder;
     char command[320];
     int errno_value = FAILPOINT("cdc.start_stream");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot start replication");
-    outrider__cdc_decoder_release(&c->decoder);
-    c->decoder = (struct cdc_decoder){.outboxes = c->tables.outboxes,
-                                      .n_outboxes = c->tables.n_outboxes,
-                                      .max = outrider__event_bounds(s->config)};
+    outrider__cdc_decoder_release(d);
+    d->outboxes = c->tables.outboxes;
+    d->n_outboxes = c->tables.n_outboxes;
+    d->max = outrider__event_bounds(s->config);
     (void)snprintf(command, sizeof command,
                    "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (proto_version '1', "
                    "publication_names '\"%s\"', binary '%s', messages 'true')",
                    c->slot, c->publication, c->facts.is_binary ? "true" : "false");
-    c->is_starting = true;
-    return outrider__cdc_link_ask(&c->link, command, "cannot start replication", err);
+    c->stream.state = STREAM_ASKING;
+    return outrider__cdc_link_ask(&c->stream.link, command, "cannot start replication", err);
 }
 
-static int on_ended_reader(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int stream_on_reader_ended(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     (void)results;
     (void)n;
     (void)err;
-    cdc_of(s)->is_asking = false;
+    cdc_of(s)->stream.is_ending_reader = false;
     return 0;
 }
 
-/* The slot stays in use for a moment after its reader is gone; one that is
- * frozen keeps it until wal_sender_timeout. This relay holds the pipeline's
- * lock: the other one has lost it, and its stream is ended. */
-static int retry_stream(struct pg_source *s, const struct outrider_error *why,
+/* The slot stays in use for a moment after its reader is gone; a frozen reader keeps the
+ * slot until wal_sender_timeout. This relay holds the pipeline's lock: so the other reader
+ * has lost the lock, and its stream is ended. */
+static int stream_retry(struct pg_source *s, const struct outrider_error *why,
                         struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
+    struct cdc_stream *st = &c->stream;
     if (strcmp(why->origin, "55006") != 0) {
         if (err != NULL)
             *err = *why;
         return -1;
     }
-    outrider__cdc_link_close(&c->link);
-    c->is_starting = false;
-    if (c->retry_since_us == 0)
-        c->retry_since_us = s->now.mono_us;
-    c->retry_us = s->now.mono_us + READER_PAUSE_US;
-    if (s->now.mono_us - c->retry_since_us < READER_END_US || c->is_asking)
+    outrider__cdc_link_close(&st->link);
+    st->state = STREAM_WAITING;
+    if (st->retry_since_us == 0)
+        st->retry_since_us = s->now.mono_us;
+    st->retry_us = s->now.mono_us + READER_PAUSE_US;
+    if (s->now.mono_us - st->retry_since_us < READER_END_US || st->is_ending_reader)
         return 0;
-    c->is_asking = true;
-    c->retry_since_us = s->now.mono_us;
+    st->is_ending_reader = true;
+    st->retry_since_us = s->now.mono_us;
     outrider__pg_args_clear(&c->args);
     outrider__pg_arg_str(&c->args, c->slot);
-    return outrider__pg_request(&s->conn, &c->st[CDC_END_READER], &c->args, on_ended_reader, s,
-                                err);
+    return outrider__pg_request(&s->conn, &c->st[CDC_END_READER], &c->args, stream_on_reader_ended,
+                                s, err);
 }
 
-/* Somebody must be there: TCP alone would not tell for hours. The server answers
+/* TCP alone would not say for hours that the server is gone. The server answers
  * START_REPLICATION before it decodes anything, so the same bound serves there. */
-static int check_silence(struct pg_source *s, struct outrider_error *err)
+static int stream_check_silence(struct pg_source *s, struct outrider_error *err)
 {
-    if (s->now.mono_us - cdc_of(s)->link.heard_us <= ALIVE_END_US)
+    if (s->now.mono_us - cdc_of(s)->stream.link.heard_us <= ALIVE_END_US)
         return 0;
     return outrider__fail(err, OUTRIDER_TIMEOUT, OUTRIDER_RETRY,
                           "the server did not answer on the replication connection for %d s",
                           ALIVE_END_US / 1000000);
 }
 
-static int advance_link(struct pg_source *s, struct outrider_error *err)
+/* One step towards reading, or one of a link that is up. */
+static int stream_open(struct pg_source *s, struct outrider_error *err)
 {
-    struct cdc_source *c = cdc_of(s);
+    struct cdc_stream *st = &cdc_of(s)->stream;
     struct outrider_error why = {0};
-    if (c->link.state == LINK_CLOSED) {
-        if (s->now.mono_us < c->retry_us)
+    if (st->state == STREAM_WAITING) {
+        if (s->now.mono_us < st->retry_us)
             return 0;
-        if (outrider__cdc_link_connect(&c->link, s->config->source.url, s->config->name,
+        if (outrider__cdc_link_connect(&st->link, s->config->source.url, s->config->name,
                                        s->config->source.connect_timeout_us, s->now, err) < 0)
             return -1;
+        st->state = STREAM_CONNECTING;
     }
-    if (outrider__cdc_link_poll(&c->link, s->now, &why) < 0) {
-        if (c->is_starting)
-            return retry_stream(s, &why, err);
+    if (outrider__cdc_link_poll(&st->link, s->now, &why) < 0) {
+        if (st->state == STREAM_ASKING)
+            return stream_retry(s, &why, err);
         if (err != NULL)
             *err = why;
         return -1;
     }
-    if (needs_failover(s))
-        return ask_failover(s, err);
-    if (c->link.state == LINK_IDLE || c->link.state == LINK_ANSWERED)
-        return start_stream(s, err);
-    if (c->link.state == LINK_ASKED)
-        return check_silence(s, err);
-    if (c->link.state == LINK_STREAMING && c->is_starting) {
-        c->is_starting = false;
-        c->retry_since_us = 0;
-        c->status_us = s->now.mono_us;
+    if (st->link.state == LINK_IDLE || st->link.state == LINK_ANSWERED)
+        return stream_needs_failover(s) ? stream_ask_failover(s, err) : stream_ask(s, err);
+    if (st->link.state == LINK_ASKED)
+        return stream_check_silence(s, err);
+    if (st->link.state == LINK_STREAMING && st->state == STREAM_ASKING) {
+        st->state = STREAM_READING;
+        st->retry_since_us = 0;
+        st->reply_us = s->now.mono_us;
     }
     return 0;
 }
 
-static int check_alive(struct pg_source *s, struct outrider_error *err)
+static int stream_check_alive(struct pg_source *s, struct outrider_error *err)
 {
-    struct cdc_source *c = cdc_of(s);
-    if (c->has_held || c->is_stopped || c->is_paused) {
-        c->link.heard_us = s->now.mono_us; /* nothing is read: nothing can be heard */
+    struct cdc_stream *st = &cdc_of(s)->stream;
+    if (st->track.is_holding || !stream_reads(st)) {
+        st->link.heard_us = s->now.mono_us; /* nothing is read: nothing can be heard */
         return 0;
     }
-    if (check_silence(s, err) < 0)
+    if (stream_check_silence(s, err) < 0)
         return -1;
-    if (s->now.mono_us - c->link.heard_us < ALIVE_ASK_US || c->asked_alive)
+    if (s->now.mono_us - st->link.heard_us < ALIVE_ASK_US || st->asked_alive)
         return 0;
-    c->asked_alive = true;
-    return tell(s, true, err);
+    st->asked_alive = true;
+    return stream_reply(s, true, err);
 }
 
-static void choose_wake(struct pg_source *s)
+static int64_t stream_wake_us(const struct cdc_stream *st)
 {
-    struct cdc_source *c = cdc_of(s);
-    int64_t wake = c->is_pulsing ? CLOCK_NEVER : c->pulse_us;
-    if (c->link.state == LINK_STREAMING) {
-        if (c->status_us < wake)
-            wake = c->status_us;
-        if (c->is_filling && c->round_us < wake)
-            wake = c->round_us;
-        if (c->confirmed_lsn > c->told_lsn && c->confirm_us < wake)
-            wake = c->confirm_us;
-    } else if (c->link.state == LINK_CLOSED && c->retry_us < wake) {
-        wake = c->retry_us;
-    } else if (c->link.state == LINK_CONNECTING && c->link.deadline_us < wake) {
-        wake = c->link.deadline_us;
-    } else if (c->link.state == LINK_ASKED && c->link.heard_us + ALIVE_END_US < wake) {
-        wake = c->link.heard_us + ALIVE_END_US + 1;
+    int64_t wake;
+    switch (st->state) {
+    case STREAM_WAITING:
+        return st->retry_us;
+    case STREAM_CONNECTING:
+        return st->link.state == LINK_CONNECTING ? st->link.deadline_us : CLOCK_NEVER;
+    case STREAM_ASKING:
+        return st->link.heard_us + ALIVE_END_US + 1;
+    default:
+        wake = st->round_us < st->reply_us ? st->round_us : st->reply_us;
+        return stream_has_news(st) && st->confirm_us < wake ? st->confirm_us : wake;
     }
-    s->base.wake_us = wake;
 }
 
 int outrider__cdc_stream_tick(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    if (advance_link(s, err) < 0)
+    struct cdc_stream *st = &c->stream;
+    if (stream_open(s, err) < 0)
         return -1;
-    if (c->link.state == LINK_STREAMING) {
-        if (c->is_filling && s->now.mono_us >= c->round_us && fill_round(s, err) < 0)
+    if (stream_is_up(st)) {
+        if (stream_advance(s, err) < 0)
             return -1;
-        if (c->fetch_op == NULL && !s->base.ready) {
-            if (look(s, err) < 0)
-                return -1;
-            s->base.ready = c->has_held;
-            look_for_mark(s);
-        }
-        /* What was settled is told at once, what merely frees log in a while. */
-        bool is_due = s->now.mono_us >= c->status_us || c->must_reply ||
-                      (c->confirmed_lsn > c->told_lsn && c->must_confirm) ||
-                      (c->confirmed_lsn > c->told_lsn && s->now.mono_us >= c->confirm_us);
-        if (is_due && tell(s, false, err) < 0)
+        if (stream_must_reply(st, s->now) && stream_reply(s, false, err) < 0)
             return -1;
-        if (check_alive(s, err) < 0)
+        if (stream_check_alive(s, err) < 0)
             return -1;
     }
-    choose_wake(s);
+    int64_t wake = stream_wake_us(st), pulse = c->is_pulsing ? CLOCK_NEVER : c->pulse_us;
+    s->base.wake_us = pulse < wake ? pulse : wake;
     return 0;
 }

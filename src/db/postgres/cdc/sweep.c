@@ -8,32 +8,32 @@
 
 #define RANGES_AT_ONCE 256
 
-struct portion {
+struct sweep_portion {
     int64_t limit;
     size_t first, n; /* ranges */
 };
 
-static struct portion choose(const struct pg_source *s, const struct batch *b)
+static struct sweep_portion sweep_choose(const struct pg_source *s, const struct batch *b)
 {
-    const struct cdc_source *c = s->cdc;
-    struct portion p = {.limit = (int64_t)b->capacity};
-    if (c->sweep_was_large)
+    const struct cdc_sweep *w = &cdc_of((struct pg_source *)s)->sweep;
+    struct sweep_portion p = {.limit = (int64_t)b->capacity};
+    if (w->was_large)
         p.limit = outrider__pg_large_rows(s->config, p.limit);
-    while (p.first < c->sweep.n && c->sweep.items[p.first].high <= c->swept)
+    while (p.first < w->ranges.n && w->ranges.items[p.first].high <= w->read_to)
         p.first++;
-    p.n = c->sweep.n - p.first;
+    p.n = w->ranges.n - p.first;
     if (p.n > RANGES_AT_ONCE)
         p.n = RANGES_AT_ONCE;
     return p;
 }
 
-static int on_rows(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int sweep_on_rows(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     struct pg_source *s = op->source;
-    struct cdc_source *c = cdc_of(s);
+    struct cdc_sweep *w = &cdc_of(s)->sweep;
     struct batch *b = op->op->batch;
-    struct portion p = choose(s, b);
+    struct sweep_portion p = sweep_choose(s, b);
     const PGresult *r = results[0];
     struct event_bounds max = outrider__event_bounds(s->config);
     bool was_large = false;
@@ -42,26 +42,27 @@ static int on_rows(void *ctx, PGresult **results, int n, struct outrider_error *
     for (i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
         bool is_large = outrider__pg_row_is_large(r, i, 0);
         was_large |= is_large;
-        if (is_large && !c->sweep_was_large)
+        if (is_large && !w->was_large)
             break;
         struct event *e = outrider__pg_row(b, r, i, 0, &max);
         if (e == NULL)
             return outrider__fail_nomem(err);
-        c->swept = e->seq;
+        w->read_to = e->seq;
     }
     /* All of these ranges were seen: seqs without a row are gone by clean-up. */
     if (i == PQntuples(r) && i < p.limit)
-        c->swept = c->sweep.items[p.first + p.n - 1].high;
-    c->sweep_was_large = was_large;
-    b->position = c->swept;
+        w->read_to = w->ranges.items[p.first + p.n - 1].high;
+    w->was_large = was_large;
+    b->position = w->read_to;
     s->base.ready = true;
-    return outrider__cdc_hand_on(s, op, err);
+    return outrider__cdc_finish_fetch(s, op, err);
 }
 
 int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct portion p = choose(s, op->op->batch);
+    struct cdc_sweep *w = &c->sweep;
+    struct sweep_portion p = sweep_choose(s, op->op->batch);
     struct pg_args *a = &c->args;
     if (p.n == 0) {
         s->base.ready = false; /* the stream follows once this is settled */
@@ -75,15 +76,26 @@ int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outr
     outrider__pg_args_clear(a);
     outrider__pg_array_begin(a, PG_INT8);
     for (size_t i = 0; i < p.n; i++) {
-        int64_t low = c->sweep.items[p.first + i].low;
-        outrider__pg_array_int8(a, low > c->swept ? low : c->swept + 1);
+        int64_t low = w->ranges.items[p.first + i].low;
+        outrider__pg_array_int8(a, low > w->read_to ? low : w->read_to + 1);
     }
     outrider__pg_array_end(a);
     outrider__pg_arg_int8(a, p.limit);
-    outrider__pg_arg_bounds(a, s->config, c->sweep_was_large);
+    outrider__pg_arg_bounds(a, s->config, w->was_large);
     outrider__pg_array_begin(a, PG_INT8);
     for (size_t i = 0; i < p.n; i++)
-        outrider__pg_array_int8(a, c->sweep.items[p.first + i].high);
+        outrider__pg_array_int8(a, w->ranges.items[p.first + i].high);
     outrider__pg_array_end(a);
-    return outrider__pg_request(&s->conn, &c->st[CDC_READ_ROWS], a, on_rows, op, err);
+    return outrider__pg_request(&s->conn, &c->st[CDC_READ_ROWS], a, sweep_on_rows, op, err);
+}
+
+void outrider__cdc_sweep_tick(struct pg_source *s)
+{
+    struct cdc_source *c = cdc_of(s);
+    const struct seq_ranges *r = &c->sweep.ranges;
+    bool is_read = r->n == 0 || r->items[r->n - 1].high <= c->sweep.read_to;
+    if (!is_read || s->n_live > 0 || c->fetch_op != NULL)
+        return;
+    outrider__seq_ranges_release(&c->sweep.ranges);
+    c->move.phase = MOVE_STREAM;
 }

@@ -214,8 +214,8 @@ static int log_on_cursor(void *ctx, PGresult **results, int n, struct outrider_e
     if (outrider__pg_cursor_check_adopted(s, mode, err) < 0)
         return -1;
     if (strcmp(mode, "poll") != 0)
-        return outrider__pg_cdc_begin_leaving(s, err);
-    if (s->cdc == NULL && outrider__pg_cdc_forget_slot(s, err) < 0)
+        return outrider__pg_source_switch(s, &outrider__pg_layout_cdc, err);
+    if (!pg_source_is_cdc(s) && outrider__pg_cdc_forget_slot(s, err) < 0)
         return -1;
     if (log_take_cursor(s, r, err) < 0)
         return -1;
@@ -267,7 +267,7 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
     struct log_source *l = calloc(1, sizeof *l);
     if (l == NULL)
         return outrider__fail_nomem(err);
-    s->layout_data = l;
+    s->layout_data[PG_LAYOUT_LOG] = l;
     outrider__pg_args_init(&l->args);
     outrider__strbuf_init(&l->anchor, 1 << 16);
     outrider__gaps_init(&l->gaps);
@@ -463,16 +463,23 @@ static void log_close(struct pg_source *s)
     outrider__strbuf_release(&l->anchor);
     outrider__gaps_release(&l->gaps);
     free(l);
-    s->layout_data = NULL;
+    s->layout_data[PG_LAYOUT_LOG] = NULL;
+}
+
+static int64_t log_epoch(struct pg_source *s)
+{
+    return log_of(s)->cursor.epoch;
 }
 
 const struct pg_layout outrider__pg_layout_log = {
     .name = "log",
+    .id = PG_LAYOUT_LOG,
     .reads = log_reads,
     .begin = log_begin,
     .start = log_start,
     .tick = log_tick,
     .close = log_close,
+    .epoch = log_epoch,
     .own_write = outrider__pg_log_own_write,
     .own_read = outrider__pg_log_own_read,
 };

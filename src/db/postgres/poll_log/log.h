@@ -110,7 +110,7 @@ struct log_source {
 
 static inline struct log_source *log_of(struct pg_source *s)
 {
-    return s->layout_data;
+    return s->layout_data[PG_LAYOUT_LOG];
 }
 
 /* log.c */

@@ -205,7 +205,7 @@ static int make(struct pg_source *s, struct outrider_error *err)
     struct status_source *d = calloc(1, sizeof *d);
     if (d == NULL)
         return outrider__fail_nomem(err);
-    s->layout_data = d;
+    s->layout_data[PG_LAYOUT_STATUS] = d;
     d->s = s;
     d->renew_us = CLOCK_NEVER;
     d->st_session = (struct pg_statement){.sql = sql_session, .what = "cannot set the session up"};
@@ -228,18 +228,18 @@ static int make(struct pg_source *s, struct outrider_error *err)
 
 static bool status_needs_lock(const struct pg_source *s)
 {
-    const struct status_source *d = s->layout_data;
+    const struct status_source *d = s->layout_data[PG_LAYOUT_STATUS];
     return s->config->ordered || (d != NULL && d->must_lock);
 }
 
 static int status_begin(struct pg_source *s, struct outrider_error *err)
 {
-    if (!s->config->replay && s->cdc == NULL &&
+    if (!s->config->replay && !pg_source_is_cdc(s) &&
         s->config->source.after_publish == AFTER_PUBLISH_NONE)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "after_publish: none leaves rows as they are, and polling would read "
                               "them again; set it to mark or delete, or use --mode cdc");
-    if (s->layout_data != NULL)
+    if (s->layout_data[PG_LAYOUT_STATUS] != NULL)
         return take_over(status_of(s), err);
     if (make(s, err) < 0)
         return -1;
@@ -427,7 +427,7 @@ static void give_back(struct status_source *d)
 
 static void status_close(struct pg_source *s)
 {
-    struct status_source *d = s->layout_data;
+    struct status_source *d = s->layout_data[PG_LAYOUT_STATUS];
     if (d == NULL)
         return;
     give_back(d);
@@ -443,17 +443,37 @@ static void status_close(struct pg_source *s)
     outrider__pg_args_release(&d->args);
     outrider__arena_release(&d->arena);
     free(d);
-    s->layout_data = NULL;
+    s->layout_data[PG_LAYOUT_STATUS] = NULL;
+}
+
+static int64_t status_epoch(struct pg_source *s)
+{
+    return status_of(s)->tables[0].epoch;
+}
+
+static const struct outbox_table *status_table_of(struct pg_source *s, const struct batch *b)
+{
+    const struct status_flight *f = outrider__pg_status_flight(status_of(s), b);
+    return f != NULL ? &f->table->a : NULL;
+}
+
+static const struct outbox_table *status_table_at(struct pg_source *s, size_t i)
+{
+    return &status_of(s)->tables[i].a;
 }
 
 const struct pg_layout outrider__pg_layout_status = {
     .name = "status",
+    .id = PG_LAYOUT_STATUS,
     .reads = status_reads,
     .needs_lock = status_needs_lock,
     .begin = status_begin,
     .start = status_start,
     .tick = status_tick,
     .close = status_close,
+    .epoch = status_epoch,
+    .table_of = status_table_of,
+    .table_at = status_table_at,
     .intent_flags = INTENT_EACH,
     .own_write = outrider__pg_status_own_write,
     .own_read = outrider__pg_status_own_read,

@@ -125,7 +125,7 @@ struct status_source {
 
 static inline struct status_source *status_of(struct pg_source *s)
 {
-    return s->layout_data;
+    return s->layout_data[PG_LAYOUT_STATUS];
 }
 
 /* poll_status/sql.c */

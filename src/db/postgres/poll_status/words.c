@@ -63,7 +63,7 @@ static int on_words(void *ctx, PGresult **results, int n, struct outrider_error 
         return -1;
     if (outrider__study_learn(&t->a, d->s->config, &words, &why) < 0) {
         /* The stream needs no words, and the sweep before it takes whatever is not settled. */
-        if (d->s->cdc != NULL)
+        if (pg_source_is_cdc(d->s))
             return outrider__pg_status_was_empty(d, err);
         if (err != NULL)
             *err = why;

@@ -6,34 +6,6 @@
 
 #include "shared.sql.h"
 
-char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_letter_fn *letter)
-{
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, PG_SQL_CAP);
-    for (const char *p = template; *p != '\0'; p++) {
-        if (*p != '$' || p[1] < 'A') {
-            strbuf_append_char(&sql, *p);
-            continue;
-        }
-        switch (*++p) {
-        case 'T':
-            strbuf_append_str(&sql, s->cat.table);
-            break;
-        case 'S':
-            strbuf_append_str(&sql, s->cat.sequence);
-            break;
-        case 'K':
-            strbuf_append_str(&sql, s->cat.cursor_table);
-            break;
-        default:
-            letter(&sql, *p, s);
-        }
-    }
-    if (sql.failed)
-        outrider__strbuf_release(&sql);
-    return sql.data;
-}
-
 void outrider__pg_cursor_words(struct pg_words *words, const char *sets)
 {
     outrider__pg_words_add(words, "sets", sets);

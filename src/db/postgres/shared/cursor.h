@@ -19,42 +19,10 @@
 
 #define PG_SQL_CAP 32768
 
-#define PG_ENROL_SQL                                                                       \
-    "INSERT INTO $K (pipeline, outbox) VALUES ($1, $2) ON CONFLICT (pipeline, outbox) DO " \
-    "NOTHING"
-
-#define PG_TAKE_SQL                                                                       \
-    "UPDATE $K SET epoch = epoch + 1, sink = $4, on_dead = $5, system_id = $6, timeline " \
-    "= $7 WHERE pipeline = $1 AND outbox = $2 AND epoch = $3 RETURNING epoch, ctid"
-
-/*
- * $3 is the epoch, $4 to $6 are the layout's own, $7 to $12 are what
- * outrider__pg_cursor_totals() adds; sets: the layout's own assignments. By the
- * remembered row version where it is still the right one: while an old snapshot
- * is held, the way over the key leads past all dead versions.
- */
-#define PG_SAVE_SETS(sets)                                                                   \
-    sets ", settled_at = coalesce($7, settled_at), delivered_total = delivered_total + $8, " \
-         "expired_total = expired_total + $9, skipped_total = skipped_total + $10, "         \
-         "dead_total = dead_total + $11"
-#define PG_SAVE_SQL(sets)                                                                   \
-    "WITH a AS (UPDATE $K k SET " PG_SAVE_SETS(                                             \
-        sets) " WHERE k.ctid = $12 AND k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 " \
-              "RETURNING k.ctid), b AS (UPDATE $K k SET " PG_SAVE_SETS(                     \
-                  sets) " WHERE k.pipeline = $1 AND k.outbox = $2 AND k.epoch = $3 AND "    \
-                        "NOT EXISTS (SELECT FROM a) RETURNING k.ctid), c AS (SELECT ctid "  \
-                        "FROM a UNION ALL SELECT ctid FROM b) SELECT (SELECT ctid FROM c)," \
-                        " 1 / (SELECT count(*) FROM c)"
-
 struct pg_cursor {
     int64_t epoch;
     uint64_t tid; /* the row's version that was written last */
 };
-
-/* Appends what a layout's own letter stands for. */
-typedef void pg_letter_fn(struct strbuf *sql, char letter, const struct pg_source *s);
-/* The text is the caller's; NULL: no memory. */
-char *outrider__pg_expand(const char *template, const struct pg_source *s, pg_letter_fn *letter);
 
 /* Columns of cursor_take and of cursor_save. */
 enum pg_take_column { TAKE_EPOCH, TAKE_TID };

@@ -105,7 +105,7 @@ static int guard_on_new(void *ctx, PGresult **results, int n, struct outrider_er
     if (*names != '\0')
         outrider__pg_source_warn(
             s, "%.100s: attached to %.60s with rows in it; %s are not delivered by this relay",
-            names, s->cat.table, s->cdc != NULL ? "these" : "those at or below the position");
+            names, s->cat.table, pg_source_is_cdc(s) ? "these" : "those at or below the position");
     return 0;
 }
 

@@ -156,6 +156,21 @@ void outrider__pg_source_activate(struct pg_source *s)
     s->base.wake_us = s->now.mono_us; /* intents are asked for next, whoever called this */
 }
 
+void outrider__pg_source_hold(struct pg_source *s)
+{
+    s->base.ready = false;
+    s->phase = PHASE_BEGIN;
+    s->base.wake_us = CLOCK_NEVER;
+}
+
+int outrider__pg_source_switch(struct pg_source *s, const struct pg_layout *layout,
+                               struct outrider_error *err)
+{
+    s->layout->close(s);
+    s->layout = layout;
+    return layout->begin(s, err);
+}
+
 static int take_lock(struct pg_source *s, struct outrider_error *err)
 {
     bool needs_lock = s->layout->needs_lock == NULL || s->layout->needs_lock(s);

@@ -40,15 +40,18 @@ struct pg_op {
     uint64_t flushed_lsn; /* the answer: a standby must have this; 0: none yet */
 };
 
+enum pg_layout_id { PG_LAYOUT_LOG, PG_LAYOUT_STATUS, PG_LAYOUT_CDC, PG_LAYOUTS };
+
 struct pg_layout {
     const char *name;
+    enum pg_layout_id id; /* s->layout_data[id] is the layout's own; NULL: it is not begun */
     /* Whether this layout reads such a table. The first that says yes is taken. */
     bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
     /* Whether only one relay may be active; NULL: always. begin() may change its
      * mind: it sets PHASE_LOCK, and is called again when the lock is held. */
     bool (*needs_lock)(const struct pg_source *s);
     /* The lock is held: read the cursor, take over, then call
-     * outrider__pg_source_activate(). s->layout_data is the layout's own. */
+     * outrider__pg_source_activate(). */
     int (*begin)(struct pg_source *s, struct outrider_error *err);
     /* Sends the operation's first request. */
     int (*start)(struct pg_source *s, struct pg_op *op, struct outrider_error *err);
@@ -62,6 +65,12 @@ struct pg_layout {
     /* As struct source_ops says. NULL: no need. */
     void (*draw)(struct pg_source *s);
     void (*close)(struct pg_source *s);
+    /* Polling on behalf of mode cdc, which takes over from this layout. NULL: it is never
+     * asked. The epoch under which the layout settles; the table that a batch is of (NULL:
+     * it is not in flight); the i-th table of the pipeline. */
+    int64_t (*epoch)(struct pg_source *s);
+    const struct outbox_table *(*table_of)(struct pg_source *s, const struct batch *b);
+    const struct outbox_table *(*table_at)(struct pg_source *s, size_t i);
     /* Exactly once: start() settles op->batch of INTENT and RECALL as it does for
      * SETTLE, with outrider__pg_intent_add() in the same request. Where a batch
      * ends is written into its intent, and made into source_data again. */
@@ -96,10 +105,9 @@ struct pg_source {
     struct pg_intent intent;
     struct pg_durable durable;
     const struct pg_layout *layout;
-    void *layout_data;
-    void *cdc;      /* mode cdc: struct cdc_source; it may lend layout_data to another layout */
-    size_t n_live;  /* batches of new events that were read and are not settled */
-    bool must_mark; /* the layout before was given a mark, and has not reached it */
+    void *layout_data[PG_LAYOUTS]; /* of `layout`, and of one that polls on its behalf */
+    size_t n_live;                 /* batches of new events that were read and are not settled */
+    bool must_mark;                /* the layout before was given a mark, and has not reached it */
     struct pg_statement st_catalog, st_companions;
     char *companions_sql; /* owned; where they had to be made */
     struct op_queue queue;
@@ -119,6 +127,22 @@ static inline void pg_op_done(struct pg_op *op)
     op->source->n_live += op->op->kind == SOURCE_FETCH && op->op->batch->n > 0;
 }
 
+static inline bool pg_layout_is_open(const struct pg_source *s, const struct pg_layout *layout)
+{
+    return s->layout_data[layout->id] != NULL;
+}
+
+/* Also while a layout polls on behalf of mode cdc. */
+static inline bool pg_source_is_cdc(const struct pg_source *s)
+{
+    return s->layout_data[PG_LAYOUT_CDC] != NULL;
+}
+
+/* Operations that come from now on are held, until a layout is active again. */
+void outrider__pg_source_hold(struct pg_source *s);
+/* Closes the layout and begins with another one: from a callback. */
+int outrider__pg_source_switch(struct pg_source *s, const struct pg_layout *layout,
+                               struct outrider_error *err);
 /* The layout is ready: operations are accepted. */
 void outrider__pg_source_activate(struct pg_source *s);
 /* Tells people something that is no error; see struct source. */
@@ -127,8 +151,6 @@ void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
 
 extern const struct pg_layout outrider__pg_layout_log;
 extern const struct pg_layout outrider__pg_layout_cdc;
-/* The log layout found that the pipeline was in mode cdc: from a callback. */
-int outrider__pg_cdc_begin_leaving(struct pg_source *s, struct outrider_error *err);
 /* Mode poll: drops the slot of a move to cdc that was begun and not finished,
  * because it would fill the server's disk. */
 int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err);
