@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * After history was rewritten: sets a pipeline's cursor to what the table
- * still holds. Where it cannot be known whether an event was delivered, it is
- * delivered (again): a duplicate can be told by its id, a lost event cannot.
+ * After history was rewritten: sets a pipeline's cursor to what the table still
+ * holds. common/resync.h judges.
  */
 #include "store.h"
 
+#include "common/resync.h"
 #include "housekeeping.h"
 #include "store.sql.h"
 
-/* exactly_once: an intent that was not settled speaks of the history that is no more. */
+/* exactly_once: an intent that was not settled describes the history before. */
 static const char sql_forget[] = "UPDATE outrider_intent SET body = NULL WHERE pipeline = ?1";
 
 /* Columns of resync_read. */
@@ -24,51 +24,31 @@ enum resync_column {
     RESYNC_HELD
 };
 
-struct finding {
-    int64_t old, new;
-    bool is_intact;
-    const char *why;
-    int64_t held;
-};
-
-static bool resync_column_is_null(sqlite3_stmt *st, int i)
+static struct bytes resync_text(sqlite3_stmt *st, int i)
 {
-    return sqlite3_column_type(st, i) == SQLITE_NULL;
+    const char *text = (const char *)sqlite3_column_text(st, i);
+    return text != NULL ? bytes_of(text, (size_t)sqlite3_column_bytes(st, i)) : BYTES_NULL;
 }
 
-static bool resync_same_text(sqlite3_stmt *st, int i, int k)
+static struct resync_verdict resync_judge(sqlite3_stmt *st)
 {
-    return !resync_column_is_null(st, i) && !resync_column_is_null(st, k) &&
-           strcmp((const char *)sqlite3_column_text(st, i),
-                  (const char *)sqlite3_column_text(st, k)) == 0;
+    struct resync_facts f = {
+        .anchor = {.position = sqlite3_column_int64(st, RESYNC_POSITION),
+                   .sequence = sqlite3_column_int64(st, RESYNC_SEQUENCE),
+                   .stored = resync_text(st, RESYNC_ANCHOR),
+                   .found = resync_text(st, RESYNC_ROW_ID)},
+        .has_moved = sqlite3_column_type(st, RESYNC_MOVED_SEQ) != SQLITE_NULL,
+        .moved_to = sqlite3_column_int64(st, RESYNC_MOVED_SEQ),
+        .is_order_kept = true, /* one writer at a time: rows follow each other */
+        .has_newer = sqlite3_column_int(st, RESYNC_HAS_NEWER) != 0,
+        .last_settled = sqlite3_column_int64(st, RESYNC_LAST_SEQ),
+        .held = sqlite3_column_int64(st, RESYNC_HELD),
+    };
+    return outrider__resync_judge(&f);
 }
 
-static struct finding resync_decide(sqlite3_stmt *st)
-{
-    struct finding f = {.old = sqlite3_column_int64(st, RESYNC_POSITION),
-                        .held = sqlite3_column_int64(st, RESYNC_HELD)};
-    int64_t sequence = sqlite3_column_int64(st, RESYNC_SEQUENCE);
-    if (f.old == 0 || (sequence >= f.old && resync_same_text(st, RESYNC_ANCHOR, RESYNC_ROW_ID))) {
-        f.is_intact = true;
-        f.new = f.old;
-    } else if (!resync_column_is_null(st, RESYNC_MOVED_SEQ)) {
-        f.new = sqlite3_column_int64(st, RESYNC_MOVED_SEQ);
-        f.why = "the row at the old position has another seq now; events behind it follow";
-    } else if (sequence < f.old) {
-        f.why = "the sequence was set back, so rows at low seqs may be new";
-    } else if (!resync_column_is_null(st, RESYNC_ROW_ID)) {
-        f.why = "the row at the position is another one now, so rows below it may be new";
-    } else if (sqlite3_column_int(st, RESYNC_HAS_NEWER)) {
-        f.why = "rows below the position are newer than the last settle";
-    } else {
-        f.new = sqlite3_column_int64(st, RESYNC_LAST_SEQ);
-        f.why = "the row at the position was removed; the rest of the history fits";
-    }
-    return f;
-}
-
-static int resync_read_finding(struct sqlite_store *s, struct finding *ret_finding,
-                               struct outrider_error *err)
+static int resync_read(struct sqlite_store *s, struct resync_verdict *ret_verdict,
+                       struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
     if (outrider__sqlite_store_prepare(s, sql_resync_read, NULL, &st, err) < 0)
@@ -76,7 +56,7 @@ static int resync_read_finding(struct sqlite_store *s, struct finding *ret_findi
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(st), result = 0;
     if (rc == SQLITE_ROW)
-        *ret_finding = resync_decide(st);
+        *ret_verdict = resync_judge(st);
     else if (rc == SQLITE_DONE)
         result = outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
                                 "%s has no pipeline '%s'; `outrider status` lists those it has",
@@ -113,38 +93,19 @@ static int resync_forget_intent(struct sqlite_store *s, struct outrider_error *e
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot drop the intent");
 }
 
-static void resync_report(const struct sqlite_store *s, const struct finding *f,
-                          struct strbuf *ret_report)
-{
-    if (f->is_intact) {
-        outrider__strbuf_appendf(ret_report,
-                                 "pipeline '%s': the history is intact, position %lld stays\n",
-                                 s->config->name, (long long)f->old);
-        return;
-    }
-    outrider__strbuf_appendf(ret_report, "pipeline '%s': position %lld -> %lld: %s\n",
-                             s->config->name, (long long)f->old, (long long)f->new, f->why);
-    if (f->new == 0)
-        outrider__strbuf_appendf(ret_report,
-                                 "all %lld events that the outbox holds will be delivered, some of "
-                                 "them perhaps again\n",
-                                 (long long)f->held);
-    strbuf_append_str(ret_report, "what cannot be known: whether events were removed from the "
-                                  "outbox before they were delivered\n");
-}
-
 static int resync_pipeline(struct sqlite_store *s, struct strbuf *ret_report,
                            struct outrider_error *err)
 {
-    struct finding f = {0};
+    struct resync_verdict v = {0};
     if (outrider__sqlite_store_begin(s, err) < 0)
         return -1;
-    int result = resync_read_finding(s, &f, err);
-    if (result == 0 && !f.is_intact)
-        result = resync_write_position(s, f.new, err) < 0 ? -1 : resync_forget_intent(s, err);
+    int result = resync_read(s, &v, err);
+    if (result == 0 && !v.is_intact)
+        result =
+            resync_write_position(s, v.new_position, err) < 0 ? -1 : resync_forget_intent(s, err);
     result = outrider__sqlite_store_end(s, result, err);
     if (result == 0)
-        resync_report(s, &f, ret_report);
+        outrider__resync_report(&v, s->config->name, ret_report);
     return result;
 }
 

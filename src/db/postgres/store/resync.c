@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * After history was rewritten: sets a pipeline's cursor to what the table
- * still holds. Where it cannot be known whether an event was delivered, it is
- * delivered (again): a duplicate can be told by its id, a lost event cannot.
- * And clean-up, which rests on the same cursors.
+ * After history was rewritten: sets a pipeline's cursor to what the table still
+ * holds. common/resync.h judges.
  */
+#include "common/resync.h"
 #include "postgres/table/table.h"
 #include "postgres/store/store.h"
-
-#include <inttypes.h>
 
 #include "store.sql.h"
 
@@ -31,57 +28,24 @@ enum resync_column {
     RESYNC_HAS_NO_GAPS
 };
 
-struct resync_finding {
-    int64_t old, new;
-    bool is_intact;
-    const char *why;
-    int64_t held;
-};
-
-static struct resync_finding resync_decide(const PGresult *r)
+static struct resync_verdict resync_judge(const PGresult *r)
 {
-    struct resync_finding f = {.old = outrider__pg_get_int(r, 0, RESYNC_POSITION, 0),
-                               .held = outrider__pg_get_int(r, 0, RESYNC_HELD, 0)};
-    int64_t sequence = outrider__pg_get_int(r, 0, RESYNC_LAST_VALUE, 0);
-    bool has_row = !PQgetisnull(r, 0, RESYNC_ROW_ID);
-    bool has_moved = !PQgetisnull(r, 0, RESYNC_MOVED_SEQ);
-    bool is_same = has_row && bytes_eq(outrider__pg_get_bytes(r, 0, RESYNC_ANCHOR),
-                                       outrider__pg_get_bytes(r, 0, RESYNC_ROW_ID));
-    if (f.old == 0 || (sequence >= f.old && is_same)) {
-        f.is_intact = true;
-        f.new = f.old;
-    } else if (sequence < f.old) {
-        f.why = "the sequence was set back, so rows at low seqs may be new";
-    } else if (has_moved && !outrider__pg_get_bool(r, 0, RESYNC_HAS_NO_GAPS)) {
-        f.why = "the rows have other seqs now, and so have those that were still awaited";
-    } else if (has_moved) {
-        f.new = outrider__pg_get_int(r, 0, RESYNC_MOVED_SEQ, 0);
-        f.why = "the row at the old position has another seq now; events behind it follow";
-    } else if (has_row) {
-        f.why = "the row at the position is another one now, so rows below it may be new";
-    } else if (outrider__pg_get_bool(r, 0, RESYNC_HAS_NEWER)) {
-        f.why = "rows below the position are newer than the last settle";
-    } else {
-        f.new = outrider__pg_get_int(r, 0, RESYNC_LAST_SETTLED, 0);
-        f.why = "the row at the position was removed; the rest of the history fits";
-    }
-    return f;
-}
-
-static void resync_report(struct strbuf *out, const struct pg_store *s,
-                          const struct resync_finding *f)
-{
-    if (f->is_intact) {
-        outrider__strbuf_appendf(out, "pipeline '%s': history fits, position stays %" PRId64 "\n",
-                                 s->config->name, f->new);
-        return;
-    }
-    outrider__strbuf_appendf(out,
-                             "pipeline '%s': position %" PRId64 " becomes %" PRId64 ": %s\n"
-                             "The table holds %" PRId64 " events; those behind the position are "
-                             "delivered (again).\nWhat was in the table and is gone cannot be "
-                             "known: compare with the receiver.\n",
-                             s->config->name, f->old, f->new, f->why, f->held);
+    struct resync_facts f = {
+        .anchor = {.position = outrider__pg_get_int(r, 0, RESYNC_POSITION, 0),
+                   .sequence = outrider__pg_get_int(r, 0, RESYNC_LAST_VALUE, 0),
+                   .stored = outrider__pg_get_bytes(r, 0, RESYNC_ANCHOR),
+                   .found = outrider__pg_get_bytes(r, 0, RESYNC_ROW_ID)},
+        .has_moved = !PQgetisnull(r, 0, RESYNC_MOVED_SEQ),
+        .moved_to = outrider__pg_get_int(r, 0, RESYNC_MOVED_SEQ, 0),
+        .has_newer = outrider__pg_get_bool(r, 0, RESYNC_HAS_NEWER),
+        .last_settled = outrider__pg_get_int(r, 0, RESYNC_LAST_SETTLED, 0),
+        .held = outrider__pg_get_int(r, 0, RESYNC_HELD, 0),
+    };
+    /* Several transactions write at once: numbers that a sequence gives out anew mix
+     * with old ones, and a gap may be filled at any place. */
+    f.is_order_kept =
+        outrider__pg_get_bool(r, 0, RESYNC_HAS_NO_GAPS) && f.anchor.sequence >= f.anchor.position;
+    return outrider__resync_judge(&f);
 }
 
 static void resync_cursor_args(const struct pg_store *s, struct pg_args *args)
@@ -91,7 +55,7 @@ static void resync_cursor_args(const struct pg_store *s, struct pg_args *args)
     outrider__pg_arg_str(args, s->cat.table);
 }
 
-static int resync_read_and_write(struct pg_store *s, struct resync_finding *ret_finding,
+static int resync_read_and_write(struct pg_store *s, struct resync_verdict *ret_verdict,
                                  struct outrider_error *err)
 {
     struct pg_args args;
@@ -103,10 +67,10 @@ static int resync_read_and_write(struct pg_store *s, struct resync_finding *ret_
                             "%s has no pipeline '%s'; `outrider status` lists those it has",
                             s->cat.table, s->config->name);
     if (rc == 0)
-        *ret_finding = resync_decide(r);
+        *ret_verdict = resync_judge(r);
     PQclear(r);
-    if (rc == 0 && !ret_finding->is_intact) {
-        outrider__pg_arg_int8(&args, ret_finding->new);
+    if (rc == 0 && !ret_verdict->is_intact) {
+        outrider__pg_arg_int8(&args, ret_verdict->new_position);
         rc = outrider__pg_store_run(s, &resync_write, NULL, &args, NULL, err);
     }
     outrider__pg_args_release(&args);
@@ -126,7 +90,7 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
                               struct outrider_error *err)
 {
     struct pg_store *s = pg_store_of(base);
-    struct resync_finding f = {0};
+    struct resync_verdict v = {0};
     if (outrider__pg_store_ready(s, err) < 0 ||
         outrider__pg_store_exec(s, "BEGIN", "cannot begin", err) < 0)
         return -1;
@@ -135,8 +99,8 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
     bool adopts =
         outrider__pg_store_has_states(s); /* rows carry their state: there is no position */
     if (rc == 0 && !adopts)
-        rc = resync_read_and_write(s, &f, err);
-    if (rc == 0 && (!f.is_intact || ret_report->len > before))
+        rc = resync_read_and_write(s, &v, err);
+    if (rc == 0 && (!v.is_intact || ret_report->len > before))
         rc = resync_forget_intent(s, err);
     if (rc == 0)
         rc = outrider__pg_store_exec(s, "COMMIT", "cannot commit", err);
@@ -145,7 +109,7 @@ int outrider__pg_store_resync(struct store *base, struct strbuf *ret_report,
         return -1;
     }
     if (!adopts)
-        resync_report(ret_report, s, &f);
+        outrider__resync_report(&v, s->config->name, ret_report);
     else if (ret_report->len == 0)
         outrider__strbuf_appendf(ret_report, "%s: its rows say what is published: nothing to do\n",
                                  s->cat.table);
