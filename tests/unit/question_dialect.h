@@ -30,7 +30,7 @@ static void question_item(struct strbuf *q, int n, int i)
 
 static void question_rows(struct strbuf *q, const struct sql_rows *rows)
 {
-    outrider__strbuf_appendf(q, "JSON_TABLE(@%d:text[]@, '$[*]' COLUMNS (", rows->first);
+    outrider__strbuf_appendf(q, "JSON_TABLE(@%d:text[]@, '$[*]' COLUMNS (", rows->params[0]);
     for (size_t i = 0; i < rows->n; i++)
         outrider__strbuf_appendf(q, "%s\"%s\" %s PATH '$[%zu]'", i > 0 ? ", " : "",
                                  rows->fields[i].name, question_columns[rows->fields[i].type], i);
@@ -74,8 +74,11 @@ static const struct sql_dialect question_dialect = {
     .lock = " FOR UPDATE",
     .lock_skips = " FOR UPDATE SKIP LOCKED",
     .upsert = " ON DUPLICATE KEY UPDATE ",
-    .new_value = "VALUES(%s)",
-    .old_value = "%s",
+    .new_value = {"VALUES(", ")"},
+    .old_value = "",
+    .insert_alias = "",
+    .delete_from = "DELETE o FROM",
+    .delete_join = ", ",
     .joins_before_set = true,
     .param = question_param,
     .item = question_item,

@@ -44,12 +44,12 @@ static void stamps(struct strbuf *sql, const struct outbox_table *a)
 
 static void empties_next(struct strbuf *sql, const struct outbox_table *a)
 {
-    outrider__pg_sql_nothing(sql, a, ROLE_NEXT_ATTEMPT_AT);
+    outrider__sql_nothing(sql, &outrider__pg_table_dialect, a, ROLE_NEXT_ATTEMPT_AT);
 }
 
 static void empties_locked_at(struct strbuf *sql, const struct outbox_table *a)
 {
-    outrider__pg_sql_nothing(sql, a, ROLE_LOCKED_AT);
+    outrider__sql_nothing(sql, &outrider__pg_table_dialect, a, ROLE_LOCKED_AT);
 }
 
 static void a_time_is_read_and_written_in_its_form(void **state)

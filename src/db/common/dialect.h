@@ -58,8 +58,9 @@ struct sql_field {
 /* Rows that the caller sends with a statement, as a relation. */
 struct sql_rows {
     const char *alias;
-    int first; /* parameter of the first field; the others follow. A dialect that sends the
-                * rows as one document uses this number alone */
+    /* The parameter of each field. A dialect that sends the rows as one document uses the first
+     * number alone. */
+    const int *params;
     const struct sql_field *fields;
     size_t n;
     bool is_numbered; /* a further column n counts the rows from 1, in their order */
@@ -73,10 +74,12 @@ struct sql_dialect {
     const char *epoch;             /* the beginning of 1970 */
     const char *materialized;      /* WITH x AS <this>(...): evaluate x once; or "" */
     const char *lock, *lock_skips; /* behind a SELECT of rows `o` that are claimed */
-    /* "INSERT ..." <upsert> "column = value, ...": what to do with a row that is there, found by
-     * (pipeline, outbox). new_value: format of a column's value in the row that was refused.
-     * old_value: format of a column's value in the row that is there. */
-    const char *upsert, *new_value, *old_value;
+    /* "INSERT INTO t" <insert_alias> "..." <upsert> "column = value, ...": what to do with a row
+     * that is there, found by (pipeline, outbox). A column's value in the new row stands between
+     * new_value[0] and new_value[1]; in the old row, behind old_value. */
+    const char *insert_alias, *upsert, *new_value[2], *old_value;
+    /* <delete_from> "t o" <delete_join> "rows WHERE ...": by rows that the caller sends. */
+    const char *delete_from, *delete_join;
     /* UPDATE and DELETE return columns of rows, inside of WITH. Without that: a second
      * statement reads what the first one changed, in one transaction. */
     bool has_returning;

@@ -143,11 +143,14 @@ static void parked_append_rows(struct strbuf *q, const struct sql_dialect *d,
 {
     struct parked_input in = outrider__parked_input(which, sends_values);
     struct sql_field fields[PARKED_FIELDS];
-    for (size_t i = 0; i < in.n; i++)
+    int params[PARKED_FIELDS];
+    for (size_t i = 0; i < in.n; i++) {
+        params[i] = (in.has_now ? 4 : 3) + (int)i;
         fields[i] = (struct sql_field){.name = parked_field_names[in.fields[i]],
                                        .type = outrider__parked_type(in.fields[i])};
+    }
     struct sql_rows rows = {.alias = "u",
-                            .first = in.has_now ? 4 : 3,
+                            .params = params,
                             .fields = fields,
                             .n = in.n,
                             .is_numbered = which == PARKED_INSERT || which == PARKED_BLOCKED};

@@ -68,14 +68,14 @@ static struct cdc_outbox mapped_outbox(struct cdc_table *t)
 
 static void mapped_append_row_is(struct strbuf *q, const struct outbox_table *a, const char *id)
 {
-    outrider__pg_sql_column(q, a, ROLE_ID, "o.");
+    outrider__sql_column(q, a, ROLE_ID, "o.");
     outrider__strbuf_appendf(q, " = %s::%s", id, a->map.columns[ROLE_ID]->type);
 }
 
 static void mapped_append_delete(struct strbuf *q, const struct outbox_table *a)
 {
     outrider__strbuf_appendf(q, "DELETE FROM %s o WHERE ", a->outbox);
-    outrider__pg_sql_column(q, a, ROLE_ID, "o.");
+    outrider__sql_column(q, a, ROLE_ID, "o.");
     outrider__strbuf_appendf(q, " = ANY ($1::text[]::%s[])", a->map.columns[ROLE_ID]->type);
 }
 
@@ -88,16 +88,16 @@ static void mapped_append_snapshot(struct strbuf *q, const struct pg_source *s,
     outrider__pg_sql_event(q, a, "o.", &bounds);
     outrider__strbuf_appendf(q, " FROM %s o WHERE ", a->outbox);
     if (a->map.mark != MARK_NONE) {
-        outrider__pg_sql_unsettled(q, a, "o.");
+        outrider__sql_unsettled(q, a, "o.");
         strbuf_append_str(q, " AND ");
     }
     outrider__pg_sql_id(q, a, "o.");
     outrider__strbuf_appendf(q, " NOT IN (SELECT p.id FROM %s p WHERE p.id IS NOT NULL AND ",
                              a->parked_table);
     strbuf_append_str(q, "p.pipeline = ");
-    outrider__pg_sql_literal(q, s->config->name);
+    outrider__sql_literal(q, s->config->name);
     strbuf_append_str(q, " AND p.outbox = ");
-    outrider__pg_sql_literal(q, a->outbox);
+    outrider__sql_literal(q, a->outbox);
     strbuf_append_str(q, ")");
     outrider__pg_sql_order(q, a, "o.");
 }

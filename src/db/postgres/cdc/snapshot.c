@@ -66,7 +66,7 @@ static int snapshot_ask_large(struct pg_source *s, struct outrider_error *err)
     strbuf_append_str(&sql, "DECLARE outrider_large BINARY NO SCROLL CURSOR FOR SELECT ");
     outrider__pg_sql_event(&sql, a, "o.", &bounds);
     outrider__strbuf_appendf(&sql, " FROM %s o WHERE ", a->outbox);
-    outrider__pg_sql_column(&sql, a, ROLE_ID, "o.");
+    outrider__sql_column(&sql, a, ROLE_ID, "o.");
     outrider__strbuf_appendf(&sql, " = %s::%s; FETCH 1 FROM outrider_large; CLOSE outrider_large",
                              literal, a->map.columns[ROLE_ID]->type);
     PQfreemem(literal);

@@ -7,10 +7,7 @@
 
 #include "base/failpoint.h"
 #include "base/uuid.h"
-#include "core/retry.h"
 
-/* Delays that a statement needs to know: later tries repeat the last one. */
-#define DELAYS_MAX 64
 #define FEWEST_ROWS 16
 
 static int ask(struct status_source *d, struct outrider_error *err);
@@ -45,16 +42,6 @@ static void name_owner(struct status_source *d, const struct status_table *t,
         (void)snprintf(owner, STATUS_OWNER_SIZE, "%.*s", c->length, d->nonce);
 }
 
-static void add_delays(struct status_source *d)
-{
-    const struct pipeline_config *c = d->s->config;
-    int64_t n = c->retry.max_attempts < DELAYS_MAX ? c->retry.max_attempts : DELAYS_MAX;
-    outrider__pg_array_begin(&d->args, PG_INT8);
-    for (int64_t i = 1; i <= n; i++)
-        outrider__pg_array_int8(&d->args, outrider__retry_delay_us(c, (uint32_t)i, 0));
-    outrider__pg_array_end(&d->args);
-}
-
 /* The server executes statements in the order in which they are sent. So when this fetch
  * is executed, the rows of a batch that is being settled say themselves what became of
  * them. Leaving them out would pass over a row that is given back, and return the next
@@ -80,7 +67,6 @@ static void add_claim(struct status_source *d, const struct status_table *t)
     } else {
         add_in_flight(d, t);
     }
-    add_delays(d);
 }
 
 /* Rows beyond what fits were claimed too: back with them, untouched. */

@@ -39,7 +39,7 @@ static void behind(struct strbuf *q, const struct status_table *t)
 {
     strbuf_append_str(q, " AND ");
     if (has(t, ROLE_SEQ)) {
-        outrider__pg_sql_column(q, &t->a, ROLE_SEQ, "o.");
+        outrider__sql_column(q, &t->a, ROLE_SEQ, "o.");
         strbuf_append_str(q, " > $3::int8");
         return;
     }
@@ -48,7 +48,7 @@ static void behind(struct strbuf *q, const struct status_table *t)
         outrider__pg_sql_time(q, &t->a, time_role(t), "o.");
         strbuf_append_str(q, ", ");
     }
-    outrider__pg_sql_column(q, &t->a, ROLE_ID, "o.");
+    outrider__sql_column(q, &t->a, ROLE_ID, "o.");
     outrider__strbuf_appendf(q, ") > (%s$4::text::%s))",
                              has(t, time_role(t)) ? "$3::timestamptz, " : "",
                              t->a.map.columns[ROLE_ID]->type);
@@ -65,7 +65,7 @@ static void in_order(struct strbuf *q, const struct status_table *t)
     strbuf_append_str(q, " ORDER BY ");
     outrider__pg_sql_time(q, &t->a, time_role(t), "o.");
     strbuf_append_str(q, ", ");
-    outrider__pg_sql_column(q, &t->a, ROLE_ID, "o.");
+    outrider__sql_column(q, &t->a, ROLE_ID, "o.");
 }
 
 void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table *t)
@@ -74,11 +74,11 @@ void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table 
     strbuf_append_str(q, "SELECT ");
     outrider__pg_sql_event(q, &t->a, "o.", &bounds);
     outrider__strbuf_appendf(q, ", 0::int4, 0::int8, false FROM %s o WHERE ", t->a.outbox);
-    outrider__pg_sql_published(q, &t->a, "o.");
+    outrider__sql_published(q, &t->a, "o.");
     behind(q, t);
     outrider__strbuf_appendf(q, " AND ($%d::timestamptz IS NULL OR ", has(t, ROLE_SEQ) ? 4 : 5);
     if (has(t, time_role(t))) {
-        outrider__pg_sql_column(q, &t->a, time_role(t), "o.");
+        outrider__sql_column(q, &t->a, time_role(t), "o.");
         strbuf_append_str(q, " >= ");
         outrider__pg_sql_stamp(q, &t->a, time_role(t),
                                has(t, ROLE_SEQ) ? "$4::timestamptz" : "$5::timestamptz");

@@ -31,29 +31,11 @@
 #ifndef POSTGRES_SOURCE_STATUS_H
 #define POSTGRES_SOURCE_STATUS_H
 
+#include "common/status_sql.h"
 #include "postgres/table/reader.h"
 
 #define STATUS_FLIGHTS_MAX 8
 #define STATUS_OWNER_SIZE 224
-
-enum status_statement {
-    ST_FETCH,
-    ST_PUBLISH, /* or delete */
-    ST_LEFT,    /* rows of which that was asked, and that are as before */
-    ST_CHANGE,  /* failed, dead, expired, given back */
-    ST_PARK,
-    ST_UNPARK,
-    ST_CURSOR,
-    ST_TAKE,
-    ST_RECLAIM,
-    ST_CLAIMED, /* by applications that publish by themselves */
-    ST_RENEW,
-    ST_RELEASE, /* claimed, but did not fit into the batch */
-    ST_CLEANUP,
-    ST_WORDS,     /* while the words are not known: what the rows say */
-    ST_UNCOVERED, /* rows that no word covers */
-    ST_COUNT
-};
 
 /* The last row that was read. */
 struct status_replay {
@@ -89,7 +71,11 @@ struct status_flight {
 };
 
 /* What a fetch returns behind an event's columns. */
-enum status_column { STATUS_ATTEMPTS = EV_COLUMNS, STATUS_CLAIM, STATUS_HAS_COPY };
+enum status_column {
+    STATUS_ATTEMPTS = EV_COLUMNS + STATUS_FETCH_ATTEMPTS,
+    STATUS_CLAIM = EV_COLUMNS + STATUS_FETCH_CLAIM,
+    STATUS_HAS_COPY = EV_COLUMNS + STATUS_FETCH_HAS_COPY
+};
 
 struct status_source {
     struct pg_source *s;

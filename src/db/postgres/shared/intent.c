@@ -83,9 +83,9 @@ static void write_condition(char *ret, size_t size, const char *pipeline, const 
     struct strbuf text;
     outrider__strbuf_init(&text, 2048);
     strbuf_append_str(&text, "pipeline = ");
-    outrider__pg_sql_literal(&text, pipeline);
+    outrider__sql_literal(&text, pipeline);
     strbuf_append_str(&text, " AND outbox = ");
-    outrider__pg_sql_literal(&text, outbox);
+    outrider__sql_literal(&text, outbox);
     (void)snprintf(ret, size, "%s", strbuf_cstr(&text));
     outrider__strbuf_release(&text);
 }

@@ -111,7 +111,7 @@ static void probe_add_literal(struct pg_words *words, const char *name, const ch
 {
     struct strbuf text;
     outrider__strbuf_init(&text, 4096);
-    outrider__pg_sql_literal(&text, value);
+    outrider__sql_literal(&text, value);
     outrider__pg_words_take(words, name, &text);
 }
 

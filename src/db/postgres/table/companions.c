@@ -13,7 +13,7 @@ void outrider__pg_companions_sql(const struct pg_catalog *cat, struct strbuf *sq
     strbuf_append_str(sql, "DO " TAG " BEGIN\n"
                            "PERFORM pg_advisory_xact_lock(hashtextextended('outrider/init', 0));\n"
                            "PERFORM set_config('search_path', ");
-    outrider__pg_sql_literal(sql, cat->companion_schema);
+    outrider__sql_literal(sql, cat->companion_schema);
     strbuf_append_str(sql,
                       ", true);\nPERFORM set_config('client_min_messages', 'warning', true);\n");
     strbuf_append_str(sql, sql_schema_companions);

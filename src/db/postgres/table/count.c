@@ -49,11 +49,11 @@ static void count_waits(const struct count_words *w, struct strbuf *sql,
     if (a->map.mark == MARK_NONE && a->cursor_table[0] != '\0')
         count_append(w, sql, sql_table_is_streamed);
     else
-        outrider__pg_sql_unsettled(sql, a, "o.");
+        outrider__sql_unsettled(sql, a, "o.");
     outrider__pg_sql_not_streamed(sql, a, "$1::text");
     if (!a->parks_retries) {
         strbuf_append_str(sql, " AND NOT ");
-        outrider__pg_sql_is_state(sql, a, STATE_FAILED);
+        outrider__sql_is_state(sql, a, STATE_FAILED, "o.");
     }
     if (a->parks_dead) {
         strbuf_append_str(sql, " AND ");
@@ -69,7 +69,7 @@ static void count_state(struct strbuf *sql, const struct outbox_table *a, bool i
         return;
     }
     outrider__strbuf_appendf(sql, "(SELECT count(*) FROM %s o WHERE ", a->outbox);
-    outrider__pg_sql_is_state(sql, a, state);
+    outrider__sql_is_state(sql, a, state, "o.");
     strbuf_append_str(sql, ")");
 }
 
@@ -82,7 +82,7 @@ static void count_oldest(struct strbuf *sql, const struct outbox_table *a, const
     strbuf_append_str(sql, "(SELECT ");
     outrider__pg_sql_time_of(sql, a, ROLE_CREATED_AT, "m.oldest");
     strbuf_append_str(sql, " FROM (SELECT min(");
-    outrider__pg_sql_column(sql, a, ROLE_CREATED_AT, "o.");
+    outrider__sql_column(sql, a, ROLE_CREATED_AT, "o.");
     outrider__strbuf_appendf(sql, ") AS oldest FROM %s o WHERE %s) m)", a->outbox, waits);
 }
 
@@ -92,7 +92,7 @@ static void count_sql(struct strbuf *sql, const struct outbox_table *a)
     struct strbuf *const parts[] = {&w.outbox, &w.id, &w.waits, &w.failed, &w.dead, &w.oldest};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         outrider__strbuf_init(parts[i], SQL_TEXT_CAP);
-    outrider__pg_sql_literal(&w.outbox, a->outbox);
+    outrider__sql_literal(&w.outbox, a->outbox);
     outrider__pg_sql_id(&w.id, a, "o.");
     count_add_word(&w, "table", a->outbox);
     count_add_word(&w, "cursor", a->cursor_table);

@@ -25,10 +25,10 @@ static void dead_has_type(struct strbuf *q, const struct outbox_table *a)
     bool is_bytes = table_is_bytes(a, ROLE_EVENT_TYPE);
     strbuf_append_str(q, is_bytes ? "convert_to($2::text, 'UTF8') = " : "$2::text = ");
     if (table_has(a, ROLE_EVENT_TYPE)) {
-        outrider__pg_sql_column(q, a, ROLE_EVENT_TYPE, "o.");
+        outrider__sql_column(q, a, ROLE_EVENT_TYPE, "o.");
         strbuf_append_str(q, is_bytes ? "" : "::text");
     } else {
-        outrider__pg_sql_literal(q, a->map.event_type);
+        outrider__sql_literal(q, a->map.event_type);
     }
 }
 
@@ -40,15 +40,15 @@ static void dead_where(struct strbuf *q, const struct outbox_table *a, const cha
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         outrider__strbuf_init(parts[i], SQL_TEXT_CAP);
     if (a->map.mark == MARK_STATUS)
-        outrider__pg_sql_is_state(&is_dead, a, STATE_DEAD);
+        outrider__sql_is_state(&is_dead, a, STATE_DEAD, "o.");
     if (a->map.mark == MARK_STATUS && a->map.values[STATE_FAILED][0] != '\0')
-        outrider__pg_sql_is_state(&is_failed, a, STATE_FAILED);
+        outrider__sql_is_state(&is_failed, a, STATE_FAILED, "o.");
     else
         strbuf_append_str(&is_failed, "false");
     outrider__pg_sql_id(&id, a, "o.");
     dead_has_type(&has_type, a);
     dead_died_at(&died_at, a);
-    outrider__pg_sql_literal(&outbox, a->outbox);
+    outrider__sql_literal(&outbox, a->outbox);
     const struct sql_word words[] = {
         {"is_dead", strbuf_cstr(&is_dead)}, {"is_failed", strbuf_cstr(&is_failed)},
         {"id", strbuf_cstr(&id)},           {"has_type", strbuf_cstr(&has_type)},
@@ -90,7 +90,7 @@ static void dead_optional(struct strbuf *q, const struct outbox_table *a, enum c
 {
     strbuf_append_str(q, ", ");
     if (a->map.columns[role] != NULL)
-        outrider__pg_sql_column(q, a, role, "o.");
+        outrider__sql_column(q, a, role, "o.");
     else
         strbuf_append_str(q, "NULL");
     outrider__strbuf_appendf(q, "::%s", type);
@@ -102,7 +102,7 @@ static void dead_list_sql(struct strbuf *q, const struct outbox_table *a)
     outrider__pg_sql_event(q, a, "o.", NULL);
     dead_optional(q, a, ROLE_ATTEMPTS, "int4");
     strbuf_append_str(q, ", CASE WHEN ");
-    outrider__pg_sql_is_state(q, a, STATE_DEAD);
+    outrider__sql_is_state(q, a, STATE_DEAD, "o.");
     strbuf_append_str(q, " THEN 'dead' ELSE 'parked' END");
     dead_optional(q, a, ROLE_LAST_ERROR_CODE, "text");
     dead_optional(q, a, ROLE_LAST_ERROR, "text");
@@ -204,21 +204,21 @@ static void dead_retry_sql(struct strbuf *q, const struct outbox_table *a)
     static const enum column_role sets[] = {ROLE_ATTEMPTS,  ROLE_NEXT_ATTEMPT_AT, ROLE_LOCKED_BY,
                                             ROLE_LOCKED_AT, ROLE_LOCKED_UNTIL,    ROLE_UPDATED_AT};
     outrider__strbuf_appendf(q, "UPDATE %s o SET ", a->outbox);
-    outrider__pg_sql_ident(q, a->map.columns[ROLE_STATUS]->name);
+    outrider__sql_name(q, a->map.columns[ROLE_STATUS]->name);
     strbuf_append_str(q, " = ");
-    outrider__pg_sql_literal(q, a->map.values[STATE_PENDING]);
+    outrider__sql_literal(q, a->map.values[STATE_PENDING]);
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         if (a->map.columns[sets[i]] == NULL)
             continue;
         strbuf_append_str(q, ", ");
-        outrider__pg_sql_ident(q, a->map.columns[sets[i]]->name);
+        outrider__sql_name(q, a->map.columns[sets[i]]->name);
         strbuf_append_str(q, " = ");
         if (sets[i] == ROLE_ATTEMPTS)
             strbuf_append_str(q, "0");
         else if (sets[i] == ROLE_UPDATED_AT)
             outrider__pg_sql_stamp(q, a, ROLE_UPDATED_AT, "now()");
         else
-            outrider__pg_sql_nothing(q, a, sets[i]);
+            outrider__sql_nothing(q, &outrider__pg_table_dialect, a, sets[i]);
     }
 }
 

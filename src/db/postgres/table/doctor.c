@@ -67,9 +67,9 @@ static void doctor_index(const struct doctor *d, const struct outbox_table *a,
     }
     outrider__pg_args_release(&args);
     outrider__strbuf_init(&unsettled, SQL_TEXT_CAP);
-    outrider__pg_sql_unsettled(&unsettled, a, "");
+    outrider__sql_unsettled(&unsettled, a, "");
     outrider__strbuf_appendf(advice, "CREATE INDEX CONCURRENTLY ON %s (", a->outbox);
-    outrider__pg_sql_ident(advice, outrider__map_order_column(&a->map)->name);
+    outrider__sql_name(advice, outrider__map_order_column(&a->map)->name);
     outrider__strbuf_appendf(advice, ") WHERE %s", strbuf_cstr(&unsettled));
     outrider__strbuf_release(&unsettled);
     facts->index_advice = strbuf_cstr(advice);
@@ -88,7 +88,7 @@ static int64_t doctor_largest(const struct doctor *d, const struct outbox_table 
     outrider__strbuf_init(&column, 512);
     outrider__strbuf_init(&size, 4096);
     outrider__strbuf_init(&order, 4096);
-    outrider__pg_sql_column(&column, a, role, "o.");
+    outrider__sql_column(&column, a, role, "o.");
     outrider__pg_size_sql(&size, a->map.columns[role]->type_id, strbuf_cstr(&column));
     outrider__pg_sql_page_order(&order, a, "o.");
     const struct sql_word words[] = {

@@ -9,11 +9,11 @@ static void event_text(struct strbuf *sql, const struct outbox_table *a, enum co
     struct strbuf value;
     outrider__strbuf_init(&value, 512);
     if (table_has(a, role)) {
-        outrider__pg_sql_column(&value, a, role, alias);
+        outrider__sql_column(&value, a, role, alias);
         strbuf_append_str(&value, table_is_bytes(a, role) ? "::bytea" : "::text");
         outrider__pg_sql_text(sql, strbuf_cstr(&value), table_is_bytes(a, role), b);
     } else if (otherwise != NULL) {
-        outrider__pg_sql_literal(sql, otherwise);
+        outrider__sql_literal(sql, otherwise);
         strbuf_append_str(sql, "::text");
     } else {
         strbuf_append_str(sql, "NULL::text");
@@ -27,7 +27,7 @@ static void event_cast(struct strbuf *sql, const struct outbox_table *a, enum co
                        const char *alias, const char *type)
 {
     if (table_has(a, role))
-        outrider__pg_sql_column(sql, a, role, alias);
+        outrider__sql_column(sql, a, role, alias);
     else
         strbuf_append_str(sql, "NULL");
     outrider__strbuf_appendf(sql, "::%s, ", type);
@@ -46,7 +46,7 @@ static void event_time(struct strbuf *sql, const struct outbox_table *a, enum co
 static void event_headers_json(struct strbuf *sql, const struct outbox_table *a, const char *alias)
 {
     strbuf_append_str(sql, table_is_bytes(a, ROLE_HEADERS) ? "convert_from(" : "(");
-    outrider__pg_sql_column(sql, a, ROLE_HEADERS, alias);
+    outrider__sql_column(sql, a, ROLE_HEADERS, alias);
     strbuf_append_str(sql, table_is_bytes(a, ROLE_HEADERS) ? ", 'UTF8')::json" : ")::json");
 }
 
@@ -63,7 +63,7 @@ static void event_own_headers(struct strbuf *sql, const struct outbox_table *a, 
 static void event_quoted(struct strbuf *sql, const struct map_column *c, const char *alias)
 {
     strbuf_append_str(sql, alias);
-    outrider__pg_sql_ident(sql, c->name);
+    outrider__sql_name(sql, c->name);
 }
 
 /* As JSON; a moment in UTC, whatever the session's time zone is. */
@@ -95,7 +95,7 @@ static void event_joined_headers(struct strbuf *sql, const struct outbox_table *
     }
     for (size_t i = 0; i < a->map.n_headers; i++) {
         strbuf_append_str(sql, i > 0 ? ", (" : "VALUES (");
-        outrider__pg_sql_literal(sql, a->map.headers[i].name);
+        outrider__sql_literal(sql, a->map.headers[i].name);
         strbuf_append_str(sql, "::text, ");
         event_header_value(sql, a->map.headers[i].column, alias);
         strbuf_append_str(sql, ")");
@@ -137,7 +137,7 @@ static void event_headers(struct strbuf *sql, const struct outbox_table *a, cons
     } else if (a->map.n_headers > 0) {
         event_joined_headers(sql, a, alias);
     } else if (table_has(a, ROLE_HEADERS)) {
-        outrider__pg_sql_column(&column, a, ROLE_HEADERS, alias);
+        outrider__sql_column(&column, a, ROLE_HEADERS, alias);
         outrider__pg_sql_headers(sql, a->map.columns[ROLE_HEADERS]->type_id, strbuf_cstr(&column),
                                  b);
     } else {
@@ -155,7 +155,7 @@ static void event_large_headers(struct strbuf *sql, const struct outbox_table *a
     outrider__strbuf_init(&column, 512);
     outrider__strbuf_init(&size, 4096);
     if (a->map.n_headers == 0 && table_has(a, ROLE_HEADERS)) {
-        outrider__pg_sql_column(&column, a, ROLE_HEADERS, alias);
+        outrider__sql_column(&column, a, ROLE_HEADERS, alias);
         outrider__pg_size_sql(&size, a->map.columns[ROLE_HEADERS]->type_id, strbuf_cstr(&column));
         outrider__pg_sql_large_column(sql, "headers", strbuf_cstr(&size), b->headers);
     } else if (a->map.n_headers > 0) {
@@ -191,7 +191,7 @@ static void event_large(struct strbuf *sql, const struct outbox_table *a, const 
             continue;
         outrider__strbuf_clear(&size);
         strbuf_append_str(&size, "octet_length(");
-        outrider__pg_sql_column(&size, a, texts[i].role, alias);
+        outrider__sql_column(&size, a, texts[i].role, alias);
         strbuf_append_str(&size, table_is_bytes(a, texts[i].role) ? "::bytea)" : "::text)");
         outrider__pg_sql_large_column(sql, texts[i].name, strbuf_cstr(&size), b->text);
     }
@@ -220,7 +220,7 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct outbox_table *a, co
     struct strbuf column, size;
     outrider__strbuf_init(&column, 512);
     outrider__strbuf_init(&size, 4096);
-    outrider__pg_sql_column(&column, a, ROLE_PAYLOAD, alias);
+    outrider__sql_column(&column, a, ROLE_PAYLOAD, alias);
     outrider__pg_size_sql(&size, payload->type_id, strbuf_cstr(&column));
     event_cast(sql, a, ROLE_SEQ, alias, "int8");
     outrider__pg_sql_id(sql, a, alias);

@@ -12,11 +12,11 @@ static bool order_by_columns(struct strbuf *sql, const struct outbox_table *a, c
 {
     strbuf_append_str(sql, " ORDER BY ");
     if (table_has(a, ROLE_SEQ)) {
-        outrider__pg_sql_column(sql, a, ROLE_SEQ, alias);
+        outrider__sql_column(sql, a, ROLE_SEQ, alias);
         return true;
     }
     if (table_has(a, order_time_role(a))) {
-        outrider__pg_sql_column(sql, a, order_time_role(a), alias);
+        outrider__sql_column(sql, a, order_time_role(a), alias);
         strbuf_append_str(sql, ", ");
     }
     return false;
@@ -26,7 +26,7 @@ void outrider__pg_sql_page_order(struct strbuf *sql, const struct outbox_table *
                                  const char *alias)
 {
     if (!order_by_columns(sql, a, alias))
-        outrider__pg_sql_column(sql, a, ROLE_ID, alias);
+        outrider__sql_column(sql, a, ROLE_ID, alias);
 }
 
 /* Rows that a relay has had and changed: another place in the heap is theirs since then. They
@@ -40,15 +40,15 @@ static void order_changed_first(struct strbuf *sql, const struct outbox_table *a
         if (!table_has(a, counts[i]))
             continue;
         strbuf_append_str(sql, before);
-        outrider__pg_sql_column(sql, a, counts[i], alias);
+        outrider__sql_column(sql, a, counts[i], alias);
         strbuf_append_str(sql, " > 0");
         before = " OR ";
     }
     if (has_failed) {
         strbuf_append_str(sql, before);
-        outrider__pg_sql_column(sql, a, ROLE_STATUS, alias);
+        outrider__sql_column(sql, a, ROLE_STATUS, alias);
         strbuf_append_str(sql, " = ");
-        outrider__pg_sql_literal(sql, a->map.values[STATE_FAILED]);
+        outrider__sql_literal(sql, a->map.values[STATE_FAILED]);
         before = " OR ";
     }
     if (*before == ' ')
@@ -65,13 +65,13 @@ static bool order_by_id(struct strbuf *sql, const struct outbox_table *a, const 
     if (!outrider__map_shows_claims(&a->map) || table_has(a, ROLE_CLAIM))
         return false;
     if (a->map.columns[ROLE_ID]->kind != KIND_UUID) {
-        outrider__pg_sql_column(sql, a, ROLE_ID, alias);
+        outrider__sql_column(sql, a, ROLE_ID, alias);
         return true;
     }
     strbuf_append_str(sql, "CASE WHEN substr(");
-    outrider__pg_sql_column(sql, a, ROLE_ID, alias);
+    outrider__sql_column(sql, a, ROLE_ID, alias);
     strbuf_append_str(sql, "::text, 15, 1) IN ('6', '7') THEN ");
-    outrider__pg_sql_column(sql, a, ROLE_ID, alias);
+    outrider__sql_column(sql, a, ROLE_ID, alias);
     strbuf_append_str(sql, " END, ");
     return false;
 }

@@ -10,6 +10,7 @@
 #include "postgres/wire/catalog.h"
 #include "postgres/shared/columns.h"
 #include "postgres/wire/conn.h"
+#include "common/table_sql.h"
 #include "core/store.h"
 #include "common/table_study.h"
 
@@ -50,35 +51,32 @@ bool outrider__pg_table_has_states(const struct pg_catalog *cat,
  * missing; rights to create tables are needed only then. */
 void outrider__pg_companions_sql(const struct pg_catalog *cat, struct strbuf *sql);
 
-static inline bool table_has(const struct outbox_table *a, enum column_role role)
-{
-    return a->map.columns[role] != NULL;
-}
-
 static inline bool table_is_bytes(const struct outbox_table *a, enum column_role role)
 {
     return table_has(a, role) && a->map.columns[role]->kind == KIND_BYTES;
 }
 
+/* table/dialect.c: how PostgreSQL reads and writes the columns. */
+extern const struct table_dialect outrider__pg_table_dialect;
+/* Appends neutral text (common/dialect.h) as PostgreSQL's. */
+void outrider__pg_sql_finish(struct strbuf *sql, const struct strbuf *neutral);
+
 /* SQL pieces. alias: of the table, with its dot, or "". */
-void outrider__pg_sql_ident(struct strbuf *sql, const char *name);
-void outrider__pg_sql_literal(struct strbuf *sql, const char *text);
-void outrider__pg_sql_column(struct strbuf *sql, const struct outbox_table *a,
-                             enum column_role role, const char *alias);
 /*
  * table/time.c
  */
-/* A column of a time, or a value of its form, as timestamptz. */
-void outrider__pg_sql_time(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
-                           const char *alias);
+/* A column of a time, as timestamptz. */
+static inline void outrider__pg_sql_time(struct strbuf *sql, const struct outbox_table *a,
+                                         enum column_role role, const char *alias)
+{
+    outrider__sql_time(sql, &outrider__pg_table_dialect, a, role, alias);
+}
+/* A value in the form of that column, as timestamptz. */
 void outrider__pg_sql_time_of(struct strbuf *sql, const struct outbox_table *a,
                               enum column_role role, const char *value);
 /* A time (SQL, a timestamptz) in the form of that column. */
 void outrider__pg_sql_stamp(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                             const char *when);
-/* NULL, or what says the same in a column that must not be NULL. Only for UPDATE ... SET. */
-void outrider__pg_sql_nothing(struct strbuf *sql, const struct outbox_table *a,
-                              enum column_role role);
 
 /* The id as text: bytes as hex, whatever bytea_output says. */
 void outrider__pg_sql_id(struct strbuf *sql, const struct outbox_table *a, const char *alias);
@@ -87,18 +85,10 @@ void outrider__pg_sql_id(struct strbuf *sql, const struct outbox_table *a, const
 void outrider__pg_sql_key(struct strbuf *sql, const struct outbox_table *a, const char *alias);
 /* The same of a lane in outrider_parked. */
 void outrider__pg_sql_lane(struct strbuf *sql, const struct outbox_table *a, const char *lane);
-/* The condition that a row is not settled, as far as the row itself says. */
-void outrider__pg_sql_unsettled(struct strbuf *sql, const struct outbox_table *a,
-                                const char *alias);
-/* The status column of table `o` says that state. */
-void outrider__pg_sql_is_state(struct strbuf *sql, const struct outbox_table *a,
-                               enum map_state state);
 /* " AND ...": mode cdc has not settled the row's transaction. pipeline: its name as SQL;
  * the table is `o`. */
 void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct outbox_table *a,
                                    const char *pipeline);
-void outrider__pg_sql_published(struct strbuf *sql, const struct outbox_table *a,
-                                const char *alias);
 /* Columns EV_SEQ to EV_LARGE. b NULL: whole, whatever their sizes. */
 void outrider__pg_sql_event(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                             const struct pg_bounds *b);
@@ -109,9 +99,6 @@ void outrider__pg_table_complete(const struct outbox_table *a, struct event *e);
 void outrider__pg_sql_order(struct strbuf *sql, const struct outbox_table *a, const char *alias);
 /* The same by values that never change, for reading page by page: rows of one time by id. */
 void outrider__pg_sql_page_order(struct strbuf *sql, const struct outbox_table *a,
-                                 const char *alias);
-/* When a row was settled, best known. */
-void outrider__pg_sql_settled_at(struct strbuf *sql, const struct outbox_table *a,
                                  const char *alias);
 /* poll_status/sql.c: "UPDATE ..." that marks rows as published; $1: ids (text[]). */
 void outrider__pg_mark_sql(struct strbuf *sql, const struct outbox_table *a);

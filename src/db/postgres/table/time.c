@@ -22,17 +22,6 @@ static bool is_number(const struct outbox_table *a, enum column_role role)
     return a->map.columns[role]->kind == KIND_INTEGER;
 }
 
-void outrider__pg_sql_time(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
-                           const char *alias)
-{
-    struct strbuf column;
-    outrider__strbuf_init(&column, 1024);
-    outrider__pg_sql_column(&column, a, role, alias);
-    outrider__pg_sql_time_of(sql, a, role, strbuf_cstr(&column));
-    sql->failed |= column.failed;
-    outrider__strbuf_release(&column);
-}
-
 void outrider__pg_sql_time_of(struct strbuf *sql, const struct outbox_table *a,
                               enum column_role role, const char *value)
 {
@@ -56,18 +45,4 @@ void outrider__pg_sql_stamp(struct strbuf *sql, const struct outbox_table *a, en
     else
         outrider__strbuf_appendf(sql, "floor(extract(epoch FROM (%s)) * %s)::int8", when,
                                  epochs[a->map.epoch].per_second);
-}
-
-void outrider__pg_sql_nothing(struct strbuf *sql, const struct outbox_table *a,
-                              enum column_role role)
-{
-    const struct map_column *c = a->map.columns[role];
-    if (!c->is_not_null)
-        strbuf_append_str(sql, "NULL");
-    else if (role == ROLE_LOCKED_AT) /* a lease that ended long ago */
-        outrider__pg_sql_stamp(sql, a, role, "timestamptz 'epoch'");
-    else if (outrider__map_is_time(role))
-        outrider__pg_sql_stamp(sql, a, role, "now()");
-    else
-        strbuf_append_str(sql, c->initial != NULL ? "DEFAULT" : "''");
 }

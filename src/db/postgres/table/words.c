@@ -45,8 +45,8 @@ static void words_remembered(struct strbuf *sql, const struct outbox_table *a, c
     }
     outrider__strbuf_init(&outbox, 1024);
     outrider__strbuf_init(&name, 1024);
-    outrider__pg_sql_literal(&outbox, a->outbox);
-    outrider__pg_sql_literal(&name, pipeline);
+    outrider__sql_literal(&outbox, a->outbox);
+    outrider__sql_literal(&name, pipeline);
     const struct sql_word words[] = {{"cursor", a->cursor_table},
                                      {"outbox", strbuf_cstr(&outbox)},
                                      {"pipeline", strbuf_cstr(&name)}};
@@ -99,7 +99,7 @@ static void words_known(struct strbuf *sql, const struct outbox_table *a)
         if (a->map.values[s][0] == '\0')
             continue;
         strbuf_append_str(sql, before);
-        outrider__pg_sql_literal(sql, a->map.values[s]);
+        outrider__sql_literal(sql, a->map.values[s]);
         before = ", ";
     }
 }
@@ -110,14 +110,14 @@ static void words_and_unpublished(struct strbuf *sql, const struct outbox_table 
 {
     if (a->map.columns[ROLE_PUBLISHED_AT] != NULL) {
         strbuf_append_str(sql, "AND ");
-        outrider__pg_sql_column(sql, a, ROLE_PUBLISHED_AT, "o.");
+        outrider__sql_column(sql, a, ROLE_PUBLISHED_AT, "o.");
         strbuf_append_str(sql, " IS NULL");
     }
     if (pipeline == NULL)
         return;
     struct strbuf name;
     outrider__strbuf_init(&name, 1024);
-    outrider__pg_sql_literal(&name, pipeline);
+    outrider__sql_literal(&name, pipeline);
     outrider__pg_sql_not_streamed(sql, a, strbuf_cstr(&name));
     sql->failed |= name.failed;
     outrider__strbuf_release(&name);
@@ -132,7 +132,7 @@ static void words_newest_first(struct strbuf *sql, const struct outbox_table *a)
         if (c == NULL || !c->is_indexed)
             continue;
         strbuf_append_str(sql, "ORDER BY ");
-        outrider__pg_sql_column(sql, a, orders[i], "s.");
+        outrider__sql_column(sql, a, orders[i], "s.");
         strbuf_append_str(sql, " DESC");
         return;
     }
@@ -146,7 +146,7 @@ static void words_sample(struct strbuf *sql, const struct outbox_table *a)
     outrider__strbuf_init(&order, 1024);
     if (a->map.columns[ROLE_PUBLISHED_AT] != NULL) {
         strbuf_append_str(&published, ", ");
-        outrider__pg_sql_column(&published, a, ROLE_PUBLISHED_AT, "s.");
+        outrider__sql_column(&published, a, ROLE_PUBLISHED_AT, "s.");
     }
     words_newest_first(&order, a);
     const struct sql_word words[] = {{"table", a->outbox},

@@ -32,7 +32,7 @@ static void pg_dialect_rows(struct strbuf *q, const struct sql_rows *rows)
     strbuf_append_str(q, "unnest(");
     for (size_t i = 0; i < rows->n; i++) {
         strbuf_append_str(q, i > 0 ? ", " : "");
-        pg_dialect_set(q, rows->first + (int)i, rows->fields[i].type, rows->fields[i].column_type);
+        pg_dialect_set(q, rows->params[i], rows->fields[i].type, rows->fields[i].column_type);
     }
     outrider__strbuf_appendf(q, ")%s AS %s(", rows->is_numbered ? " WITH ORDINALITY" : "",
                              rows->alias);
@@ -65,13 +65,16 @@ const struct sql_dialect outrider__pg_dialect = {
     .types = PG_DIALECT_TYPES,
     .now = "now()",
     .clock = "clock_timestamp()",
-    .epoch = "to_timestamp(0)",
+    .epoch = "timestamptz 'epoch'",
     .materialized = "MATERIALIZED ",
     .lock = " FOR NO KEY UPDATE OF o",
     .lock_skips = " FOR NO KEY UPDATE OF o SKIP LOCKED",
     .upsert = " ON CONFLICT (pipeline, outbox) DO UPDATE SET ",
-    .new_value = "excluded.%s",
-    .old_value = "c.%s",
+    .new_value = {"excluded.", ""},
+    .old_value = "c.",
+    .insert_alias = " AS c",
+    .delete_from = "DELETE FROM",
+    .delete_join = " USING ",
     .has_returning = true,
     .has_lateral = true,
     .param = pg_dialect_param,
