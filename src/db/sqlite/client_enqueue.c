@@ -38,7 +38,7 @@ static struct sqlite_writer *writer_of(struct outrider_writer *w)
 
 /* Text columns get text, others bytes: a BLOB that lies in a TEXT column stays
  * one, and `WHERE payload LIKE` or json_extract would not see it. */
-static bool takes_text(sqlite3 *db)
+static bool enqueue_takes_text(sqlite3 *db)
 {
     const char *type = NULL;
     (void)sqlite3_table_column_metadata(db, "main", "outbox", "payload", &type, NULL, NULL, NULL,
@@ -46,8 +46,8 @@ static bool takes_text(sqlite3 *db)
     return type != NULL && sqlite3_stricmp(type, "TEXT") == 0;
 }
 
-static int bind_payload(const struct sqlite_writer *w, int i, const struct outrider_event *e,
-                        struct outrider_error *err)
+static int enqueue_bind_payload(const struct sqlite_writer *w, int i,
+                                const struct outrider_event *e, struct outrider_error *err)
 {
     struct bytes payload = bytes_of(e->payload != NULL ? e->payload : "", e->payload_len);
     if (!w->takes_text)
@@ -61,12 +61,12 @@ static int bind_payload(const struct sqlite_writer *w, int i, const struct outri
     return sqlite3_bind_text64(w->insert, i, payload.data, payload.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-static int bind_string(sqlite3_stmt *st, int i, const char *s)
+static int enqueue_bind_string(sqlite3_stmt *st, int i, const char *s)
 {
     return s != NULL ? sqlite3_bind_text(st, i, s, -1, SQLITE_STATIC) : SQLITE_OK;
 }
 
-static int bind_time(sqlite3_stmt *st, int i, int64_t us)
+static int enqueue_bind_time(sqlite3_stmt *st, int i, int64_t us)
 {
     char text[CLOCK_TEXT_SIZE];
     if (us == 0)
@@ -75,7 +75,7 @@ static int bind_time(sqlite3_stmt *st, int i, int64_t us)
     return sqlite3_bind_text(st, i, text, -1, SQLITE_TRANSIENT);
 }
 
-static int fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
+static int enqueue_fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
 {
     const char *said = sqlite3_errmsg(db);
     if ((rc & 0xff) == SQLITE_ERROR && strstr(said, "no such table") != NULL)
@@ -96,24 +96,24 @@ static int fail_insert(sqlite3 *db, int rc, struct outrider_error *err)
     return outrider__sqlite_fail(err, db, rc, "cannot insert the event");
 }
 
-static int bind_event(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
-                      struct outrider_error *err)
+static int enqueue_bind_event(struct sqlite_writer *w, const struct outrider_event *e,
+                              const char *id, struct outrider_error *err)
 {
     sqlite3_stmt *st = w->insert;
-    int rc = bind_payload(w, 5, e, err);
+    int rc = enqueue_bind_payload(w, 5, e, err);
     if (rc < 0)
         return -1;
-    rc |= bind_string(st, 1, id);
-    rc |= bind_string(st, 2, e->aggregate_type);
-    rc |= bind_string(st, 3, e->aggregate_id);
-    rc |= bind_string(st, 4, e->event_type);
-    rc |= bind_string(st, 6, e->headers);
-    rc |= bind_string(st, 7, writer_or_null(e->topic));
-    rc |= bind_string(st, 8, writer_or_null(e->partition_key));
+    rc |= enqueue_bind_string(st, 1, id);
+    rc |= enqueue_bind_string(st, 2, e->aggregate_type);
+    rc |= enqueue_bind_string(st, 3, e->aggregate_id);
+    rc |= enqueue_bind_string(st, 4, e->event_type);
+    rc |= enqueue_bind_string(st, 6, e->headers);
+    rc |= enqueue_bind_string(st, 7, writer_or_null(e->topic));
+    rc |= enqueue_bind_string(st, 8, writer_or_null(e->partition_key));
     rc |= e->partition >= 0 ? sqlite3_bind_int(st, 9, e->partition) : SQLITE_OK;
-    rc |= bind_time(st, 10, e->occurred_at_us);
-    rc |= bind_time(st, 11, e->expires_at_us);
-    return rc == SQLITE_OK ? 0 : fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+    rc |= enqueue_bind_time(st, 10, e->occurred_at_us);
+    rc |= enqueue_bind_time(st, 11, e->expires_at_us);
+    return rc == SQLITE_OK ? 0 : enqueue_fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
 }
 
 static int writer_check(struct outrider_writer *base, unsigned flags, struct outrider_error *err)
@@ -127,21 +127,22 @@ static int writer_check(struct outrider_writer *base, unsigned flags, struct out
     return 0;
 }
 
-static int try_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
-                   struct outrider_error *err)
+static int enqueue_try_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
+                           struct outrider_error *err)
 {
-    int rc = bind_event(w, e, id, err);
+    int rc = enqueue_bind_event(w, e, id, err);
     if (rc == 0) {
         (void)sqlite3_step(w->insert);
         if (sqlite3_reset(w->insert) != SQLITE_OK)
-            rc = fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+            rc = enqueue_fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
     }
     sqlite3_clear_bindings(w->insert);
     return rc;
 }
 
 /* An id is a UUID (event_check.c): nothing in it needs quoting. */
-static int take_back(const struct sqlite_writer *w, const char *id, struct outrider_error *err)
+static int enqueue_take_back(const struct sqlite_writer *w, const char *id,
+                             struct outrider_error *err)
 {
     char sql[64 + OUTRIDER_ID_SIZE];
     (void)snprintf(sql, sizeof sql, "DELETE FROM main.outbox WHERE id = '%s'", id);
@@ -151,48 +152,48 @@ static int take_back(const struct sqlite_writer *w, const char *id, struct outri
 /* The table may be another one since the last event: SQLite notices in the middle
  * of the insert, makes the statement anew and goes on. Then the payload may have
  * been given in the other form, or refused for it. */
-static int insert_one(struct sqlite_writer *w, const struct outrider_event *e, const char *id,
-                      struct outrider_error *err)
+static int enqueue_insert_one(struct sqlite_writer *w, const struct outrider_event *e,
+                              const char *id, struct outrider_error *err)
 {
     struct outrider_error why;
     bool was_open = !sqlite3_get_autocommit(w->db);
-    int rc = try_one(w, e, id, &why);
+    int rc = enqueue_try_one(w, e, id, &why);
     int n_compiled = sqlite3_stmt_status(w->insert, SQLITE_STMTSTATUS_REPREPARE, 0);
     if (n_compiled == w->n_compiled && rc == 0)
         return 0;
     bool took_text = w->takes_text;
     w->n_compiled = n_compiled;
-    w->takes_text = takes_text(w->db);
+    w->takes_text = enqueue_takes_text(w->db);
     bool has_ended = was_open && sqlite3_get_autocommit(w->db);
     if (w->takes_text == took_text || has_ended) {
         if (rc < 0 && err != NULL)
             *err = why;
         return rc;
     }
-    if (rc == 0 && take_back(w, id, err) < 0)
+    if (rc == 0 && enqueue_take_back(w, id, err) < 0)
         return -1;
-    return try_one(w, e, id, err);
+    return enqueue_try_one(w, e, id, err);
 }
 
-static int prepare_insert(struct sqlite_writer *w, struct outrider_error *err)
+static int enqueue_prepare_insert(struct sqlite_writer *w, struct outrider_error *err)
 {
     if (sqlite3_prepare_v3(w->db, sql_enqueue, -1, SQLITE_PREPARE_PERSISTENT, &w->insert, NULL) !=
         SQLITE_OK)
-        return fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
+        return enqueue_fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
     w->n_compiled = 0;
-    w->takes_text = takes_text(w->db);
+    w->takes_text = enqueue_takes_text(w->db);
     return 0;
 }
 
-static int insert_all(struct sqlite_writer *w, const struct outrider_event *events, size_t n,
-                      const writer_id *ids, struct outrider_error *err)
+static int enqueue_insert_all(struct sqlite_writer *w, const struct outrider_event *events,
+                              size_t n, const writer_id *ids, struct outrider_error *err)
 {
     if (outrider__sqlite_exec(w->db, sql_savepoint, "cannot insert the events", err) < 0)
         return -1;
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         struct outrider_event e = writer_event_at(events, i);
-        rc = insert_one(w, &e, ids[i], err);
+        rc = enqueue_insert_one(w, &e, ids[i], err);
         if (rc < 0)
             outrider__writer_blame(err, i);
     }
@@ -210,11 +211,12 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
                          size_t n, const writer_id *ids, struct outrider_error *err)
 {
     struct sqlite_writer *w = writer_of(base);
-    if (w->insert == NULL && prepare_insert(w, err) < 0)
+    if (w->insert == NULL && enqueue_prepare_insert(w, err) < 0)
         return -1;
     sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(w->db);
     struct outrider_event first = writer_event_at(events, 0);
-    int rc = n == 1 ? insert_one(w, &first, ids[0], err) : insert_all(w, events, n, ids, err);
+    int rc = n == 1 ? enqueue_insert_one(w, &first, ids[0], err)
+                    : enqueue_insert_all(w, events, n, ids, err);
     /* The application may want to know the rowid of its own last insert. */
     sqlite3_set_last_insert_rowid(w->db, last_rowid);
     return rc;

@@ -20,7 +20,7 @@ static const char sql_mark[] =
 static const char sql_check[] =
     "SELECT 1 FROM main.outrider_inbox WHERE consumer = ?1 AND event_id = ?2";
 
-static int fail_inbox(sqlite3 *db, int rc, struct outrider_error *err)
+static int inbox_fail(sqlite3 *db, int rc, struct outrider_error *err)
 {
     if ((rc & 0xff) == SQLITE_ERROR && strstr(sqlite3_errmsg(db), "no such table") != NULL)
         return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
@@ -35,13 +35,13 @@ static int fail_inbox(sqlite3 *db, int rc, struct outrider_error *err)
 }
 
 /* 1 with a row, 0 without, or -1. */
-static int run(sqlite3 *db, const char *sql, const char *consumer, const char *event_id,
-               int64_t time_us, int64_t limit, struct outrider_error *err)
+static int inbox_run(sqlite3 *db, const char *sql, const char *consumer, const char *event_id,
+                     int64_t time_us, int64_t limit, struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
     if (rc != SQLITE_OK)
-        return fail_inbox(db, sqlite3_extended_errcode(db), err);
+        return inbox_fail(db, sqlite3_extended_errcode(db), err);
     int n = sqlite3_bind_parameter_count(st);
     (void)sqlite3_bind_text(st, 1, consumer, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text(st, 2, event_id, -1, SQLITE_STATIC);
@@ -52,13 +52,13 @@ static int run(sqlite3 *db, const char *sql, const char *consumer, const char *e
     rc = sqlite3_step(st);
     int result = rc == SQLITE_ROW ? 1 : 0;
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        result = fail_inbox(db, sqlite3_extended_errcode(db), err);
+        result = inbox_fail(db, sqlite3_extended_errcode(db), err);
     sqlite3_finalize(st);
     return result;
 }
 
-static int check(sqlite3 *db, bool needs_transaction, const char *consumer, const char *event_id,
-                 struct outrider_error *err)
+static int inbox_check(sqlite3 *db, bool needs_transaction, const char *consumer,
+                       const char *event_id, struct outrider_error *err)
 {
     if (db == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
@@ -82,9 +82,9 @@ int outrider_inbox_init_sqlite(sqlite3 *db, struct outrider_error *err)
 int outrider_inbox_mark_sqlite(sqlite3 *db, const char *consumer, const char *event_id,
                                struct outrider_error *err)
 {
-    if (check(db, true, consumer, event_id, err) < 0)
+    if (inbox_check(db, true, consumer, event_id, err) < 0)
         return -1;
-    return run(db, sql_mark, consumer, event_id, outrider__clock_now().wall_us, 0, err);
+    return inbox_run(db, sql_mark, consumer, event_id, outrider__clock_now().wall_us, 0, err);
 }
 
 /* The mark comes first, so that the answer is given under the write lock. */
@@ -104,19 +104,19 @@ int outrider_inbox_sqlite(sqlite3 *db, const char *consumer, const char *event_i
 int outrider_inbox_check_sqlite(sqlite3 *db, const char *consumer, const char *event_id,
                                 struct outrider_error *err)
 {
-    if (check(db, false, consumer, event_id, err) < 0)
+    if (inbox_check(db, false, consumer, event_id, err) < 0)
         return -1;
-    int found = run(db, sql_check, consumer, event_id, 0, 0, err);
+    int found = inbox_run(db, sql_check, consumer, event_id, 0, 0, err);
     return found < 0 ? -1 : found ? OUTRIDER_INBOX_SEEN : OUTRIDER_INBOX_NEW;
 }
 
 int outrider_inbox_cleanup_sqlite(sqlite3 *db, const char *consumer, int64_t before_us,
                                   size_t limit, size_t *ret_removed, struct outrider_error *err)
 {
-    if (check(db, false, consumer != NULL ? consumer : "any", "any", err) < 0)
+    if (inbox_check(db, false, consumer != NULL ? consumer : "any", "any", err) < 0)
         return -1;
     int64_t most = limit < INT32_MAX ? (int64_t)limit : INT32_MAX;
-    if (run(db, sql_inbox_cleanup, consumer, NULL, before_us, most, err) < 0)
+    if (inbox_run(db, sql_inbox_cleanup, consumer, NULL, before_us, most, err) < 0)
         return -1;
     if (ret_removed != NULL)
         *ret_removed = (size_t)sqlite3_changes(db);

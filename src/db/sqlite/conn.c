@@ -38,7 +38,7 @@ int outrider__sqlite_path(const struct pipeline_config *config, char **ret_path,
 }
 
 /* SQLite says "unable to open database file" to all of these. */
-static int check_file(const char *path, struct outrider_error *err)
+static int conn_check_file(const char *path, struct outrider_error *err)
 {
     struct stat st;
     if (stat(path, &st) < 0) {
@@ -67,7 +67,7 @@ static int check_file(const char *path, struct outrider_error *err)
     return 0;
 }
 
-static int check_directory(const char *real, struct outrider_error *err)
+static int conn_check_directory(const char *real, struct outrider_error *err)
 {
     const char *slash = strrchr(real, '/');
     char *dir = strndup(real, slash != NULL && slash != real ? (size_t)(slash - real) : 1);
@@ -87,7 +87,7 @@ int outrider__sqlite_open(const char *path, bool may_create, sqlite3 **ret_db, c
                           struct outrider_error *err)
 {
     sqlite3 *db = NULL;
-    if (!may_create && check_file(path, err) < 0)
+    if (!may_create && conn_check_file(path, err) < 0)
         return -1;
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (may_create ? SQLITE_OPEN_CREATE : 0);
     /* A name that begins with "file:" would be taken for SQLite's own URI. */
@@ -113,7 +113,7 @@ int outrider__sqlite_open(const char *path, bool may_create, sqlite3 **ret_db, c
         free(real);
         goto failed;
     }
-    if (check_directory(real, err) < 0) {
+    if (conn_check_directory(real, err) < 0) {
         free(real);
         goto failed;
     }

@@ -26,12 +26,12 @@ static int lock_path(struct strbuf *sb, const char *db_path, const char *pipelin
     return sb->failed ? -1 : 0;
 }
 
-static struct flock whole_file(void)
+static struct flock lock_whole_file(void)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
 }
 
-static void read_holder(int fd, char *ret_holder, size_t size)
+static void lock_read_holder(int fd, char *ret_holder, size_t size)
 {
     ssize_t n = pread(fd, ret_holder, size - 1, 0);
     ret_holder[n > 0 ? n : 0] = '\0';
@@ -43,7 +43,7 @@ static void read_holder(int fd, char *ret_holder, size_t size)
 }
 
 /* For people who wonder who it is; nothing depends on it. */
-static void write_holder(int fd)
+static void lock_write_holder(int fd)
 {
     char host[128] = "", text[192];
     (void)gethostname(host, sizeof host - 1);
@@ -65,15 +65,15 @@ enum lock_result outrider__sqlite_lock(struct sqlite_lock *l, const char *db_pat
     }
     enum lock_result result = LOCK_FAILED;
     int fd = open(strbuf_cstr(&path), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    struct flock lock = whole_file();
+    struct flock lock = lock_whole_file();
     if (fd < 0) {
         (void)outrider__fail_errno(err, errno, "cannot open the lock %s", strbuf_cstr(&path));
     } else if (fcntl(fd, F_OFD_SETLK, &lock) == 0) {
-        write_holder(fd);
+        lock_write_holder(fd);
         l->fd = fd;
         result = LOCK_HELD;
     } else if (errno == EAGAIN || errno == EACCES) {
-        read_holder(fd, ret_holder, size);
+        lock_read_holder(fd, ret_holder, size);
         result = LOCK_BUSY;
     } else {
         (void)outrider__fail_errno(err, errno, "cannot lock %s", strbuf_cstr(&path));
@@ -100,10 +100,10 @@ bool outrider__sqlite_lock_is_held(const char *db_path, const char *pipeline, ch
     if (lock_path(&path, db_path, pipeline) == 0)
         fd = open(strbuf_cstr(&path), O_RDONLY | O_CLOEXEC);
     outrider__strbuf_release(&path);
-    struct flock lock = whole_file();
+    struct flock lock = lock_whole_file();
     if (fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
         is_held = true;
-        read_holder(fd, ret_holder, size);
+        lock_read_holder(fd, ret_holder, size);
     }
     if (fd >= 0)
         (void)close(fd);

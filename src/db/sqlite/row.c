@@ -17,7 +17,7 @@
 #define COLUMN_CREATED_AT 11
 #define COLUMN_EXPIRES_AT 12
 
-static inline bool two_digits(const char *p, int64_t *ret)
+static inline bool row_two_digits(const char *p, int64_t *ret)
 {
     unsigned a = (unsigned)(p[0] - '0'), b = (unsigned)(p[1] - '0');
     *ret = a * 10 + b;
@@ -25,21 +25,21 @@ static inline bool two_digits(const char *p, int64_t *ret)
 }
 
 /* The form of created_at's default: "2026-01-02T03:04:05.678Z". */
-static inline bool parse_default(const char text[24], int64_t *ret_us)
+static inline bool row_parse_default(const char text[24], int64_t *ret_us)
 {
     int64_t s, hundredths;
     unsigned ms = (unsigned)(text[22] - '0');
-    if (text[19] != '.' || text[23] != 'Z' || !two_digits(text + 17, &s) || s > 59 ||
-        !two_digits(text + 20, &hundredths) || ms > 9)
+    if (text[19] != '.' || text[23] != 'Z' || !row_two_digits(text + 17, &s) || s > 59 ||
+        !row_two_digits(text + 20, &hundredths) || ms > 9)
         return false;
     *ret_us = s * 1000000 + (hundredths * 10 + ms) * 1000;
     return true;
 }
 
-static int parse_time(const char *text, size_t len, struct row_clock *clock, int64_t *ret_us)
+static int row_parse_time(const char *text, size_t len, struct row_clock *clock, int64_t *ret_us)
 {
     int64_t within = 0;
-    bool is_default = len == 24 && parse_default(text, &within);
+    bool is_default = len == 24 && row_parse_default(text, &within);
     if (is_default && memcmp(text, clock->minute, sizeof clock->minute) == 0) {
         *ret_us = clock->us + within;
         return 0;
@@ -54,15 +54,16 @@ static int parse_time(const char *text, size_t len, struct row_clock *clock, int
 }
 
 /* 0, or -1 where the text is no time. NULL leaves *ret_us alone. */
-static inline int value_time(sqlite3_value *v, struct row_clock *clock, int64_t *ret_us)
+static inline int row_value_time(sqlite3_value *v, struct row_clock *clock, int64_t *ret_us)
 {
     const char *text = (const char *)sqlite3_value_text(v);
     if (text == NULL)
         return 0;
-    return parse_time(text, (size_t)sqlite3_value_bytes(v), clock, ret_us);
+    return row_parse_time(text, (size_t)sqlite3_value_bytes(v), clock, ret_us);
 }
 
-static int malformed(struct event *e, struct batch *b, const char *what, struct outrider_error *err)
+static int row_malformed(struct event *e, struct batch *b, const char *what,
+                         struct outrider_error *err)
 {
     struct outrider_error *why = outrider__arena_alloc(&b->arena, sizeof *why);
     if (why == NULL)
@@ -75,7 +76,7 @@ static int malformed(struct event *e, struct batch *b, const char *what, struct 
 }
 
 /* What only a table that an application made by itself can hold. */
-static int mend(struct event *e, struct batch *b, struct outrider_error *err)
+static int row_mend(struct event *e, struct batch *b, struct outrider_error *err)
 {
     if (bytes_is_null(e->aggregate_type))
         e->aggregate_type = BYTES_LIT("");
@@ -89,27 +90,27 @@ static int mend(struct event *e, struct batch *b, struct outrider_error *err)
             return outrider__fail_nomem(err);
         e->id = bytes_of(id, (size_t)snprintf(id, 32, "seq-%lld", (long long)e->seq));
     }
-    return malformed(e, b, "id, aggregate_type, aggregate_id or event_type is missing", err);
+    return row_malformed(e, b, "id, aggregate_type, aggregate_id or event_type is missing", err);
 }
 
 /* Never as blob: in a database with `PRAGMA encoding` UTF-16 that is other bytes. */
-static inline struct bytes value_text(sqlite3_value *v)
+static inline struct bytes row_value_text(sqlite3_value *v)
 {
     const char *text = (const char *)sqlite3_value_text(v);
     return text != NULL ? bytes_of(text, (size_t)sqlite3_value_bytes(v)) : BYTES_NULL;
 }
 
-static inline struct bytes value_payload(sqlite3_value *v)
+static inline struct bytes row_value_payload(sqlite3_value *v)
 {
     if (sqlite3_value_type(v) != SQLITE_BLOB)
-        return value_text(v);
+        return row_value_text(v);
     const char *data = sqlite3_value_blob(v);
     return bytes_of(data != NULL ? data : "", (size_t)sqlite3_value_bytes(v));
 }
 
 /* What is above its bound is not copied, or only its beginning. */
-static struct bytes bound(struct event *e, int column, struct bytes value,
-                          const struct event_bounds *max)
+static struct bytes row_bound(struct event *e, int column, struct bytes value,
+                              const struct event_bounds *max)
 {
     static const char *const names[N_BYTES] = {"id",         "aggregate_type", "aggregate_id",
                                                "event_type", "payload",        "headers",
@@ -125,8 +126,8 @@ static struct bytes bound(struct event *e, int column, struct bytes value,
     return is_text ? outrider__text_cut(value) : BYTES_NULL;
 }
 
-static inline int copy_bytes(sqlite3_value **v, struct event *e, struct batch *b,
-                             const struct event_bounds *max, struct outrider_error *err)
+static inline int row_copy_bytes(sqlite3_value **v, struct event *e, struct batch *b,
+                                 const struct event_bounds *max, struct outrider_error *err)
 {
     struct bytes *const to[N_BYTES] = {&e->id,         &e->aggregate_type, &e->aggregate_id,
                                        &e->event_type, &e->payload,        &e->headers,
@@ -134,10 +135,10 @@ static inline int copy_bytes(sqlite3_value **v, struct event *e, struct batch *b
     struct bytes from[N_BYTES];
     size_t total = 0;
     for (int i = 0; i < N_BYTES; i++) {
-        from[i] = i == C_PAYLOAD ? value_payload(v[COLUMN_PAYLOAD]) : value_text(v[i + 1]);
+        from[i] = i == C_PAYLOAD ? row_value_payload(v[COLUMN_PAYLOAD]) : row_value_text(v[i + 1]);
         if (i == C_PAYLOAD)
             e->payload_len = from[i].len;
-        from[i] = bound(e, i, from[i], max);
+        from[i] = row_bound(e, i, from[i], max);
         total += from[i].len + 1;
     }
     char *p = outrider__arena_alloc(&b->arena, total);
@@ -162,23 +163,23 @@ int outrider__sqlite_row(sqlite3_value **v, struct batch *b, const struct event_
     if (e == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "the batch is full");
     e->seq = sqlite3_value_int64(v[0]);
-    if (copy_bytes(v, e, b, max, err) < 0)
+    if (row_copy_bytes(v, e, b, max, err) < 0)
         return -1;
     if (sqlite3_value_type(v[COLUMN_PARTITION]) != SQLITE_NULL) {
         int64_t partition = sqlite3_value_int64(v[COLUMN_PARTITION]);
         e->partition = partition < 0 || partition > INT32_MAX ? -1 : (int32_t)partition;
     }
-    int bad_time = value_time(v[COLUMN_CREATED_AT], clock, &e->created_at_us);
+    int bad_time = row_value_time(v[COLUMN_CREATED_AT], clock, &e->created_at_us);
     e->occurred_at_us = e->created_at_us;
-    bad_time |= value_time(v[COLUMN_OCCURRED_AT], clock, &e->occurred_at_us);
-    bad_time |= value_time(v[COLUMN_EXPIRES_AT], clock, &e->expires_at_us);
+    bad_time |= row_value_time(v[COLUMN_OCCURRED_AT], clock, &e->occurred_at_us);
+    bad_time |= row_value_time(v[COLUMN_EXPIRES_AT], clock, &e->expires_at_us);
     b->n++;
     *ret_event = e;
     if (e->id.len == 0 || bytes_is_null(e->aggregate_type) || bytes_is_null(e->aggregate_id) ||
         bytes_is_null(e->event_type))
-        return mend(e, b, err);
+        return row_mend(e, b, err);
     if (bad_time != 0)
-        return malformed(e, b, "occurred_at, created_at or expires_at is not a time", err);
+        return row_malformed(e, b, "occurred_at, created_at or expires_at is not a time", err);
     return 0;
 }
 

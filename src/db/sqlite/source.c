@@ -97,8 +97,8 @@ enum step outrider__sqlite_stumble(struct sqlite_source *s, int rc, const char *
     return is_busy ? STEP_BUSY : STEP_FAILED;
 }
 
-static int sqlite_open(struct source *base, const struct pipeline_config *config,
-                       struct instant now, struct outrider_error *err)
+static int sqlite_source_open(struct source *base, const struct pipeline_config *config,
+                              struct instant now, struct outrider_error *err)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     char *path = NULL;
@@ -147,7 +147,7 @@ static int sqlite_open(struct source *base, const struct pipeline_config *config
                                  "cannot set up the database", err);
 }
 
-static void activate(struct sqlite_source *s, struct instant now)
+static void sqlite_source_activate(struct sqlite_source *s, struct instant now)
 {
     s->base.active = true;
     s->base.ready = true;
@@ -157,7 +157,8 @@ static void activate(struct sqlite_source *s, struct instant now)
 }
 
 /* Takes the lock if it is free, then the pipeline. */
-static int try_activate(struct sqlite_source *s, struct instant now, struct outrider_error *err)
+static int sqlite_source_try_activate(struct sqlite_source *s, struct instant now,
+                                      struct outrider_error *err)
 {
     if (s->lock.fd < 0 && !s->config->replay) {
         enum lock_result r =
@@ -174,7 +175,7 @@ static int try_activate(struct sqlite_source *s, struct instant now, struct outr
     enum step step = outrider__sqlite_take_over(s, now, err);
     if (step == STEP_DONE) {
         s->busy_since_us = 0;
-        activate(s, now);
+        sqlite_source_activate(s, now);
         return 0;
     }
     if (s->busy_since_us == 0)
@@ -185,7 +186,8 @@ static int try_activate(struct sqlite_source *s, struct instant now, struct outr
     return 0;
 }
 
-static int sqlite_start(struct source *base, struct source_op *op, struct outrider_error *err)
+static int sqlite_source_start(struct source *base, struct source_op *op,
+                               struct outrider_error *err)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     if (!base->active)
@@ -195,7 +197,8 @@ static int sqlite_start(struct source *base, struct source_op *op, struct outrid
     return outrider__op_queue_add(&s->queue, op, s->config->name, &slot, err);
 }
 
-static enum step perform(struct sqlite_source *s, struct source_op *op, struct outrider_error *err)
+static enum step sqlite_source_perform(struct sqlite_source *s, struct source_op *op,
+                                       struct outrider_error *err)
 {
     switch (op->kind) {
     case SOURCE_MARK:
@@ -216,11 +219,12 @@ static enum step perform(struct sqlite_source *s, struct source_op *op, struct o
 }
 
 /* Works on the operation in that slot, and gives it back if it comes to its end. */
-static enum step perform_slot(struct sqlite_source *s, size_t slot, struct instant now,
-                              struct source_op **ret_done, struct outrider_error *err)
+static enum step sqlite_source_perform_slot(struct sqlite_source *s, size_t slot,
+                                            struct instant now, struct source_op **ret_done,
+                                            struct outrider_error *err)
 {
     struct source_op *op = s->queue.slots[slot].op;
-    enum step step = perform(s, op, err);
+    enum step step = sqlite_source_perform(s, op, err);
     if (step != STEP_DONE)
         return step;
     op_queue_done(&s->queue, slot);
@@ -231,7 +235,7 @@ static enum step perform_slot(struct sqlite_source *s, size_t slot, struct insta
     return STEP_DONE;
 }
 
-static int64_t busy_pause_us(const struct sqlite_source *s, struct instant now)
+static int64_t sqlite_source_busy_pause_us(const struct sqlite_source *s, struct instant now)
 {
     int64_t pause = (now.mono_us - s->busy_since_us) / 4;
     if (pause < BUSY_PAUSE_MIN_US)
@@ -240,7 +244,8 @@ static int64_t busy_pause_us(const struct sqlite_source *s, struct instant now)
 }
 
 /* Looks for new events, and wakes for the lock as well. */
-static int watch_meanwhile(struct sqlite_source *s, struct instant now, struct outrider_error *err)
+static int sqlite_source_watch_meanwhile(struct sqlite_source *s, struct instant now,
+                                         struct outrider_error *err)
 {
     int64_t lock_us = s->base.wake_us;
     if (outrider__sqlite_watch_poll(s, now, err) < 0)
@@ -251,58 +256,60 @@ static int watch_meanwhile(struct sqlite_source *s, struct instant now, struct o
 }
 
 /* The first operation waits for a lock. */
-static int advance_behind(struct sqlite_source *s, struct instant now, struct source_op **ret_done,
-                          struct outrider_error *err)
+static int sqlite_source_advance_behind(struct sqlite_source *s, struct instant now,
+                                        struct source_op **ret_done, struct outrider_error *err)
 {
     int64_t limit = s->config->source.connect_timeout_us;
     if (s->busy_since_us == 0)
         s->busy_since_us = now.mono_us;
     if (now.mono_us - s->busy_since_us >= (limit > 0 ? limit : TAKE_OVER_TIMEOUT_US))
         return -1;
-    s->base.wake_us = now.mono_us + busy_pause_us(s, now);
+    s->base.wake_us = now.mono_us + sqlite_source_busy_pause_us(s, now);
     /* A fetch needs no writer's lock: it passes settles that wait for one. */
     size_t passing = outrider__op_queue_passing(&s->queue);
     if (passing == OP_QUEUE_NONE)
-        return s->queue.slots[s->queue.first].may_be_passed ? watch_meanwhile(s, now, err) : 0;
-    return perform_slot(s, passing, now, ret_done, err) == STEP_FAILED ? -1 : 0;
+        return s->queue.slots[s->queue.first].may_be_passed
+                   ? sqlite_source_watch_meanwhile(s, now, err)
+                   : 0;
+    return sqlite_source_perform_slot(s, passing, now, ret_done, err) == STEP_FAILED ? -1 : 0;
 }
 
-static int advance(struct sqlite_source *s, struct instant now, struct source_op **ret_done,
-                   struct outrider_error *err)
+static int sqlite_source_advance(struct sqlite_source *s, struct instant now,
+                                 struct source_op **ret_done, struct outrider_error *err)
 {
-    enum step step = perform_slot(s, s->queue.first, now, ret_done, err);
+    enum step step = sqlite_source_perform_slot(s, s->queue.first, now, ret_done, err);
     if (step == STEP_BUSY)
-        return advance_behind(s, now, ret_done, err);
+        return sqlite_source_advance_behind(s, now, ret_done, err);
     if (step == STEP_FAILED)
         return -1;
     s->busy_since_us = 0;
     return 0;
 }
 
-static int sqlite_poll(struct source *base, struct instant now, struct source_op **ret_done,
-                       struct outrider_error *err)
+static int sqlite_source_poll(struct source *base, struct instant now, struct source_op **ret_done,
+                              struct outrider_error *err)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     *ret_done = NULL;
     if (!base->active) {
         if (now.mono_us < base->wake_us)
             return 0;
-        if (try_activate(s, now, err) < 0)
+        if (sqlite_source_try_activate(s, now, err) < 0)
             return -1;
         if (!base->active)
             return 0;
     }
     if (s->queue.n > 0)
-        return advance(s, now, ret_done, err);
+        return sqlite_source_advance(s, now, ret_done, err);
     return outrider__sqlite_watch_poll(s, now, err);
 }
 
-static int sqlite_fds(struct source *base, struct pollfd *ret_fds, int max)
+static int sqlite_source_fds(struct source *base, struct pollfd *ret_fds, int max)
 {
     return outrider__sqlite_watch_fds(sqlite_source_of(base), ret_fds, max);
 }
 
-static void sqlite_close(struct source *base)
+static void sqlite_source_close(struct source *base)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     if (s->config == NULL)
@@ -328,9 +335,9 @@ const struct source_ops outrider__source_sqlite = {
     .scheme = "sqlite",
     .size = sizeof(struct sqlite_source),
     .keeps_intents = true,
-    .open = sqlite_open,
-    .start = sqlite_start,
-    .poll = sqlite_poll,
-    .fds = sqlite_fds,
-    .close = sqlite_close,
+    .open = sqlite_source_open,
+    .start = sqlite_source_start,
+    .poll = sqlite_source_poll,
+    .fds = sqlite_source_fds,
+    .close = sqlite_source_close,
 };

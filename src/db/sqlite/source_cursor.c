@@ -29,27 +29,28 @@ struct cursor_place outrider__sqlite_place(const struct sqlite_source *s)
 }
 
 /* A text that is NULL only where the column is. */
-static struct bytes cursor_text(sqlite3_stmt *st, int i)
+static struct bytes sqlite_cursor_text(sqlite3_stmt *st, int i)
 {
     const char *text = (const char *)sqlite3_column_text(st, i);
     return text != NULL ? bytes_of(text, (size_t)sqlite3_column_bytes(st, i)) : BYTES_NULL;
 }
 
 /* What is compared is read in the same snapshot that the epoch is taken in. */
-static int cursor_check(const struct sqlite_source *s, sqlite3_stmt *st, struct outrider_error *err)
+static int sqlite_cursor_check(const struct sqlite_source *s, sqlite3_stmt *st,
+                               struct outrider_error *err)
 {
     struct cursor_place at = outrider__sqlite_place(s);
     struct cursor_anchor a = {.position = s->position,
                               .sequence = sqlite3_column_int64(st, CURSOR_SEQUENCE),
-                              .stored = cursor_text(st, CURSOR_ANCHOR),
-                              .found = cursor_text(st, CURSOR_ROW_ID)};
-    if (outrider__cursor_check_sink(&at, cursor_text(st, CURSOR_SINK), err) < 0)
+                              .stored = sqlite_cursor_text(st, CURSOR_ANCHOR),
+                              .found = sqlite_cursor_text(st, CURSOR_ROW_ID)};
+    if (outrider__cursor_check_sink(&at, sqlite_cursor_text(st, CURSOR_SINK), err) < 0)
         return -1;
     return outrider__cursor_check_anchor(&at, &a, err);
 }
 
-static enum step read_cursor(struct sqlite_source *s, struct cursor *ret_cursor,
-                             struct outrider_error *err)
+static enum step sqlite_cursor_read(struct sqlite_source *s, struct cursor *ret_cursor,
+                                    struct outrider_error *err)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_CURSOR_READ, err);
     if (st == NULL)
@@ -64,11 +65,11 @@ static enum step read_cursor(struct sqlite_source *s, struct cursor *ret_cursor,
         s->position = sqlite3_column_int64(st, CURSOR_POSITION);
         s->epoch = sqlite3_column_int64(st, CURSOR_EPOCH);
         ret_cursor->is_other_policy =
-            cursor_is_other_policy(s->config, cursor_text(st, CURSOR_ON_DEAD));
-        if (cursor_check(s, st, err) < 0)
+            cursor_is_other_policy(s->config, sqlite_cursor_text(st, CURSOR_ON_DEAD));
+        if (sqlite_cursor_check(s, st, err) < 0)
             return STEP_FAILED;
         outrider__strbuf_clear(&s->read_id);
-        outrider__strbuf_append(&s->read_id, cursor_text(st, CURSOR_ANCHOR));
+        outrider__strbuf_append(&s->read_id, sqlite_cursor_text(st, CURSOR_ANCHOR));
         if (s->read_id.failed)
             return (enum step)outrider__fail_nomem(err);
     } else {
@@ -79,7 +80,8 @@ static enum step read_cursor(struct sqlite_source *s, struct cursor *ret_cursor,
     return STEP_DONE;
 }
 
-static int write_cursor(struct sqlite_source *s, const struct cursor *cursor, struct instant now)
+static int sqlite_cursor_write(struct sqlite_source *s, const struct cursor *cursor,
+                               struct instant now)
 {
     struct outrider_error ignored;
     sqlite3_stmt *st;
@@ -107,7 +109,7 @@ static int write_cursor(struct sqlite_source *s, const struct cursor *cursor, st
 }
 
 /* A replay has no cursor: it begins where it was told to and leaves no trace. */
-static enum step begin_replay(struct sqlite_source *s)
+static enum step sqlite_cursor_begin_replay(struct sqlite_source *s)
 {
     int64_t from = s->config->replay_from_seq;
     s->position = s->read_seq = from > 0 ? from - 1 : 0;
@@ -119,18 +121,18 @@ enum step outrider__sqlite_take_over(struct sqlite_source *s, struct instant now
 {
     struct cursor cursor;
     if (s->config->replay)
-        return begin_replay(s);
+        return sqlite_cursor_begin_replay(s);
     int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot take over the pipeline", err);
-    enum step step = read_cursor(s, &cursor, err);
+    enum step step = sqlite_cursor_read(s, &cursor, err);
     if (step == STEP_DONE)
         step = outrider__sqlite_intent_take(s, err);
     if (step != STEP_DONE) {
         outrider__sqlite_rollback(s);
         return step;
     }
-    rc = write_cursor(s, &cursor, now);
+    rc = sqlite_cursor_write(s, &cursor, now);
     if (rc == SQLITE_OK)
         rc = outrider__sqlite_read_due(s);
     if (rc == SQLITE_OK)

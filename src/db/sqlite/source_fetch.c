@@ -11,12 +11,12 @@ enum probe_column { PROBE_NEWEST, PROBE_DUE };
 enum head_column { HEAD_ARRIVAL, HEAD_LANE };
 enum lane_column { LANE_ARRIVAL = EVENT_COLUMN_COUNT, LANE_ATTEMPTS, LANE_IS_DEAD };
 
-static int64_t column_or(sqlite3_stmt *st, int i, int64_t otherwise)
+static int64_t sqlite_fetch_int_or(sqlite3_stmt *st, int i, int64_t otherwise)
 {
     return sqlite3_column_type(st, i) != SQLITE_NULL ? sqlite3_column_int64(st, i) : otherwise;
 }
 
-static int bind_pipeline(const struct sqlite_source *s, sqlite3_stmt *st)
+static int sqlite_fetch_bind_pipeline(const struct sqlite_source *s, sqlite3_stmt *st)
 {
     return sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
 }
@@ -29,9 +29,9 @@ int outrider__sqlite_read_due(struct sqlite_source *s)
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_DUE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_pipeline(s, st);
+    (void)sqlite_fetch_bind_pipeline(s, st);
     if (sqlite3_step(st) == SQLITE_ROW)
-        s->base.parked_due_us = column_or(st, 0, CLOCK_NEVER);
+        s->base.parked_due_us = sqlite_fetch_int_or(st, 0, CLOCK_NEVER);
     return sqlite3_reset(st);
 }
 
@@ -40,16 +40,16 @@ int outrider__sqlite_probe(struct sqlite_source *s, int64_t *ret_newest)
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PROBE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_pipeline(s, st);
+    (void)sqlite_fetch_bind_pipeline(s, st);
     if (sqlite3_step(st) == SQLITE_ROW) {
-        *ret_newest = column_or(st, PROBE_NEWEST, 0);
+        *ret_newest = sqlite_fetch_int_or(st, PROBE_NEWEST, 0);
         s->base.parked_due_us =
-            s->config->replay ? CLOCK_NEVER : column_or(st, PROBE_DUE, CLOCK_NEVER);
+            s->config->replay ? CLOCK_NEVER : sqlite_fetch_int_or(st, PROBE_DUE, CLOCK_NEVER);
     }
     return sqlite3_reset(st);
 }
 
-static int sync_file(struct sqlite_source *s, int which, struct outrider_error *err)
+static int sqlite_fetch_sync_file(struct sqlite_source *s, int which, struct outrider_error *err)
 {
     sqlite3_file *file = NULL;
     int rc = sqlite3_file_control(s->db, "main", which, &file);
@@ -67,7 +67,8 @@ int outrider__sqlite_sync(struct sqlite_source *s, struct outrider_error *err)
     if (sqlite3_step(st) == SQLITE_ROW)
         is_wal = sqlite3_stricmp((const char *)sqlite3_column_text(st, 0), "wal") == 0;
     (void)sqlite3_reset(st);
-    return sync_file(s, is_wal ? SQLITE_FCNTL_JOURNAL_POINTER : SQLITE_FCNTL_FILE_POINTER, err);
+    return sqlite_fetch_sync_file(
+        s, is_wal ? SQLITE_FCNTL_JOURNAL_POINTER : SQLITE_FCNTL_FILE_POINTER, err);
 }
 
 /*
@@ -77,7 +78,8 @@ int outrider__sqlite_sync(struct sqlite_source *s, struct outrider_error *err)
  * leave; through SQLite's own descriptor, because closing another one of the
  * same file would drop the process's locks on it.
  */
-static int make_durable(struct sqlite_source *s, int64_t newest, struct outrider_error *err)
+static int sqlite_fetch_make_durable(struct sqlite_source *s, int64_t newest,
+                                     struct outrider_error *err)
 {
     int errno_value = FAILPOINT("sqlite.before_sync");
     if (errno_value != 0)
@@ -92,7 +94,7 @@ static int make_durable(struct sqlite_source *s, int64_t newest, struct outrider
 
 /* The read begins at the row that was read last: if that row is not there, or
  * is another one, then seqs do not mean what they did. */
-static bool is_anchor(const struct sqlite_source *s, sqlite3_value **v)
+static bool sqlite_fetch_is_anchor(const struct sqlite_source *s, sqlite3_value **v)
 {
     const char *id = (const char *)sqlite3_value_text(v[1]);
     struct bytes found = outrider__text_cut(bytes_of(id, (size_t)sqlite3_value_bytes(v[1])));
@@ -106,7 +108,7 @@ static bool is_anchor(const struct sqlite_source *s, sqlite3_value **v)
  * whether to stop. Stepping from row to row through SQLite's API and asking it
  * for each column costs as much again as reading the rows.
  */
-static void take(sqlite3_context *ctx, int n, sqlite3_value **v)
+static void sqlite_fetch_take(sqlite3_context *ctx, int n, sqlite3_value **v)
 {
     struct sqlite_source *s = sqlite3_user_data(ctx);
     struct fetch_run *run = &s->run;
@@ -116,7 +118,7 @@ static void take(sqlite3_context *ctx, int n, sqlite3_value **v)
         sqlite3_result_error(ctx, "outrider_take() is for the relay alone", -1);
     } else if (run->expects_anchor) {
         run->expects_anchor = false;
-        run->is_rewritten = !is_anchor(s, v);
+        run->is_rewritten = !sqlite_fetch_is_anchor(s, v);
         sqlite3_result_int(ctx, run->is_rewritten);
     } else if (outrider__sqlite_row(v, run->batch, &run->max, &s->clock, &e, &run->error) < 0) {
         sqlite3_result_error_nomem(ctx);
@@ -128,11 +130,12 @@ static void take(sqlite3_context *ctx, int n, sqlite3_value **v)
 int outrider__sqlite_fetch_prepare(struct sqlite_source *s, struct outrider_error *err)
 {
     int rc = sqlite3_create_function_v2(s->db, "outrider_take", EVENT_COLUMN_COUNT,
-                                        SQLITE_UTF8 | SQLITE_DIRECTONLY, s, take, NULL, NULL, NULL);
+                                        SQLITE_UTF8 | SQLITE_DIRECTONLY, s, sqlite_fetch_take, NULL,
+                                        NULL, NULL);
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot set up the source");
 }
 
-static sqlite3_stmt *begin_read(struct sqlite_source *s, struct outrider_error *err)
+static sqlite3_stmt *sqlite_fetch_begin_read(struct sqlite_source *s, struct outrider_error *err)
 {
     bool by_time = s->config->replay && s->config->replay_since_us != 0;
     sqlite3_stmt *st = outrider__sqlite_statement(s, by_time ? ST_FETCH_SINCE : ST_FETCH, err);
@@ -147,7 +150,8 @@ static sqlite3_stmt *begin_read(struct sqlite_source *s, struct outrider_error *
     return st;
 }
 
-static int fail_anchor(struct sqlite_source *s, const char *what, struct outrider_error *err)
+static int sqlite_fetch_fail_anchor(struct sqlite_source *s, const char *what,
+                                    struct outrider_error *err)
 {
     char text[128];
     (void)snprintf(text, sizeof text, "row %lld is %s", (long long)s->read_seq, what);
@@ -155,13 +159,13 @@ static int fail_anchor(struct sqlite_source *s, const char *what, struct outride
     return outrider__cursor_fail_history(&at, text, err);
 }
 
-static enum step read_rows(struct sqlite_source *s, struct batch *b, bool *ret_at_end,
-                           struct outrider_error *err)
+static enum step sqlite_fetch_read_rows(struct sqlite_source *s, struct batch *b, bool *ret_at_end,
+                                        struct outrider_error *err)
 {
     s->run = (struct fetch_run){.batch = b,
                                 .max = outrider__event_bounds(s->config),
                                 .expects_anchor = s->read_seq > 0 && !s->config->replay};
-    sqlite3_stmt *st = begin_read(s, err);
+    sqlite3_stmt *st = sqlite_fetch_begin_read(s, err);
     if (st == NULL)
         return STEP_FAILED;
     int rc = sqlite3_step(st);
@@ -170,22 +174,22 @@ static enum step read_rows(struct sqlite_source *s, struct batch *b, bool *ret_a
         return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
     (void)sqlite3_reset(st);
     if (s->run.is_rewritten)
-        return (enum step)fail_anchor(s, "gone or is another one now", err);
+        return (enum step)sqlite_fetch_fail_anchor(s, "gone or is another one now", err);
     if (s->run.expects_anchor)
-        return (enum step)fail_anchor(s, "gone", err);
+        return (enum step)sqlite_fetch_fail_anchor(s, "gone", err);
     *ret_at_end = rc == SQLITE_DONE;
     return STEP_DONE;
 }
 
 /* Contract (7): the database is asked for the keys of this batch. */
-static int mark_blocked(struct sqlite_source *s, struct batch *b)
+static int sqlite_fetch_mark_blocked(struct sqlite_source *s, struct batch *b)
 {
     if (b->n == 0 || s->config->replay)
         return SQLITE_OK;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_ANY_LIVE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_pipeline(s, st);
+    (void)sqlite_fetch_bind_pipeline(s, st);
     bool has_parked = sqlite3_step(st) == SQLITE_ROW;
     int rc = sqlite3_reset(st);
     if (rc != SQLITE_OK || !has_parked)
@@ -193,7 +197,7 @@ static int mark_blocked(struct sqlite_source *s, struct batch *b)
     st = outrider__sqlite_statement(s, ST_LANE_FIRST, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_pipeline(s, st);
+    (void)sqlite_fetch_bind_pipeline(s, st);
     for (size_t i = 0; rc == SQLITE_OK && i < b->n; i++) {
         struct event *e = &b->events[i];
         struct bytes lane = event_key(e);
@@ -204,7 +208,8 @@ static int mark_blocked(struct sqlite_source *s, struct batch *b)
     return rc;
 }
 
-static int remember_last(struct sqlite_source *s, const struct batch *b, struct outrider_error *err)
+static int sqlite_fetch_remember_last(struct sqlite_source *s, const struct batch *b,
+                                      struct outrider_error *err)
 {
     if (b->n == 0)
         return 0;
@@ -232,21 +237,21 @@ enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
     int rc = outrider__sqlite_run(s, ST_BEGIN);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
-    enum step step = read_rows(s, b, &at_end, err);
+    enum step step = sqlite_fetch_read_rows(s, b, &at_end, err);
     if (step != STEP_DONE) {
         outrider__sqlite_rollback(s);
         return step;
     }
     rc = outrider__sqlite_probe(s, &newest);
     if (rc == SQLITE_OK && s->config->ordered)
-        rc = mark_blocked(s, b);
+        rc = sqlite_fetch_mark_blocked(s, b);
     if (rc == SQLITE_OK)
         rc = outrider__sqlite_run(s, ST_COMMIT);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot read the outbox", err);
-    if (remember_last(s, b, err) < 0)
+    if (sqlite_fetch_remember_last(s, b, err) < 0)
         return STEP_FAILED;
-    if (b->n > 0 && s->read_seq > s->durable_seq && make_durable(s, newest, err) < 0)
+    if (b->n > 0 && s->read_seq > s->durable_seq && sqlite_fetch_make_durable(s, newest, err) < 0)
         return STEP_FAILED;
     if (s->config->replay && at_end)
         s->read_seq = newest; /* rows that are older than asked for count as read */
@@ -271,14 +276,14 @@ enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *
 
 /* That row and those behind it, up to a share of the batch: a long lane must
  * not keep the others waiting. */
-static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, struct bytes lane,
-                     struct outrider_error *err)
+static int sqlite_fetch_read_lane(struct sqlite_source *s, struct batch *b, int64_t head,
+                                  struct bytes lane, struct outrider_error *err)
 {
     struct event_bounds max = outrider__event_bounds(s->config);
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_LANE_ROWS, err);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_pipeline(s, st);
+    (void)sqlite_fetch_bind_pipeline(s, st);
     (void)sqlite3_bind_text64(st, 2, lane.data, lane.len, SQLITE_STATIC, SQLITE_UTF8);
     (void)sqlite3_bind_int64(st, 3, head);
     (void)sqlite3_bind_int64(st, 4, (int64_t)(b->capacity / 4 + 1));
@@ -295,19 +300,20 @@ static int read_lane(struct sqlite_source *s, struct batch *b, int64_t head, str
     return sqlite3_reset(st);
 }
 
-static int read_due_lanes(struct sqlite_source *s, struct batch *b, int64_t now_us,
-                          struct outrider_error *err)
+static int sqlite_fetch_read_due_lanes(struct sqlite_source *s, struct batch *b, int64_t now_us,
+                                       struct outrider_error *err)
 {
     sqlite3_stmt *heads = outrider__sqlite_statement(s, ST_DUE_HEADS, err);
     if (heads == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_pipeline(s, heads);
+    (void)sqlite_fetch_bind_pipeline(s, heads);
     (void)sqlite3_bind_int64(heads, 2, now_us);
     int rc = SQLITE_OK;
     while (rc == SQLITE_OK && !batch_is_full(b) && sqlite3_step(heads) == SQLITE_ROW) {
         const char *lane = (const char *)sqlite3_column_text(heads, HEAD_LANE);
-        rc = read_lane(s, b, sqlite3_column_int64(heads, HEAD_ARRIVAL),
-                       bytes_of(lane, (size_t)sqlite3_column_bytes(heads, HEAD_LANE)), err);
+        rc = sqlite_fetch_read_lane(s, b, sqlite3_column_int64(heads, HEAD_ARRIVAL),
+                                    bytes_of(lane, (size_t)sqlite3_column_bytes(heads, HEAD_LANE)),
+                                    err);
     }
     int finished = sqlite3_reset(heads);
     return rc == SQLITE_OK ? finished : rc;
@@ -327,7 +333,7 @@ enum step outrider__sqlite_fetch_parked(struct sqlite_source *s, struct source_o
         return STEP_DONE;
     int rc = outrider__sqlite_run(s, ST_BEGIN);
     if (rc == SQLITE_OK)
-        rc = read_due_lanes(s, b, op->now_wall_us, err);
+        rc = sqlite_fetch_read_due_lanes(s, b, op->now_wall_us, err);
     if (rc == SQLITE_OK)
         rc = outrider__sqlite_read_due(s);
     if (rc == SQLITE_OK)

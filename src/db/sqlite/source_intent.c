@@ -15,17 +15,17 @@
 /* Columns of intent_read. */
 enum intent_column { INTENT_IDENTITY, INTENT_NO, INTENT_STAMP, INTENT_HAS_BODY };
 
-static int bind_name(const struct sqlite_source *s, sqlite3_stmt *st)
+static int sqlite_intent_bind(const struct sqlite_source *s, sqlite3_stmt *st)
 {
     return sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
 }
 
-static int enrol(struct sqlite_source *s)
+static int sqlite_intent_enrol(struct sqlite_source *s)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_INTENT_ENROL, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_name(s, st);
+    (void)sqlite_intent_bind(s, st);
     (void)sqlite3_step(st);
     return sqlite3_reset(st);
 }
@@ -40,12 +40,12 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
                                         "cannot make outrider_intent", err);
     if (!is_exact && !outrider__sqlite_has_table(s->db, "outrider_intent"))
         return STEP_DONE;
-    int rc = is_exact ? enrol(s) : SQLITE_OK;
+    int rc = is_exact ? sqlite_intent_enrol(s) : SQLITE_OK;
     sqlite3_stmt *st = rc == SQLITE_OK ? outrider__sqlite_statement(s, ST_INTENT_READ, err) : NULL;
     if (st == NULL)
         return outrider__sqlite_stumble(s, sqlite3_extended_errcode(s->db),
                                         "cannot read outrider_intent", err);
-    (void)bind_name(s, st);
+    (void)sqlite_intent_bind(s, st);
     struct intent_found found = {.has_row = sqlite3_step(st) == SQLITE_ROW,
                                  .table = "outrider_intent",
                                  .row = base->intent_row};
@@ -68,18 +68,19 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
     return outrider__intent_start(&at, &found, &start, err) < 0 ? STEP_FAILED : STEP_DONE;
 }
 
-static enum step fail_fenced(const struct sqlite_source *s, struct outrider_error *err)
+static enum step sqlite_intent_fail_fenced(const struct sqlite_source *s,
+                                           struct outrider_error *err)
 {
     struct cursor_place at = outrider__sqlite_place(s);
     return (enum step)outrider__cursor_fail_fenced(&at, err);
 }
 
-static int write_row(struct sqlite_source *s, const struct intent_row *row)
+static int sqlite_intent_write_row(struct sqlite_source *s, const struct intent_row *row)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_INTENT_SAVE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    (void)bind_name(s, st);
+    (void)sqlite_intent_bind(s, st);
     (void)sqlite3_bind_int64(st, 2, s->epoch);
     (void)sqlite3_bind_int64(st, 3, (int64_t)row->mark.no);
     (void)sqlite3_bind_int64(st, 4, (int64_t)row->mark.stamp);
@@ -90,8 +91,9 @@ static int write_row(struct sqlite_source *s, const struct intent_row *row)
 }
 
 /* One transaction. The caller rolls it back if it does not come to its end. */
-static enum step change(struct sqlite_source *s, struct batch *settled,
-                        const struct intent_row *row, int64_t now_us, struct outrider_error *err)
+static enum step sqlite_intent_change(struct sqlite_source *s, struct batch *settled,
+                                      const struct intent_row *row, int64_t now_us,
+                                      struct outrider_error *err)
 {
     int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
     if (rc != SQLITE_OK)
@@ -101,9 +103,9 @@ static enum step change(struct sqlite_source *s, struct batch *settled,
         if (step != STEP_DONE)
             return step;
     }
-    rc = write_row(s, row);
+    rc = sqlite_intent_write_row(s, row);
     if (rc == SQLITE_OK && sqlite3_changes(s->db) != 1)
-        return fail_fenced(s, err);
+        return sqlite_intent_fail_fenced(s, err);
     if (rc == SQLITE_OK)
         rc = outrider__sqlite_read_due(s);
     if (rc != SQLITE_OK)
@@ -120,14 +122,14 @@ static enum step change(struct sqlite_source *s, struct batch *settled,
     return STEP_DONE;
 }
 
-static enum step read_body(struct sqlite_source *s, struct batch *ret_batch,
-                           struct outrider_error *err)
+static enum step sqlite_intent_read_body(struct sqlite_source *s, struct batch *ret_batch,
+                                         struct outrider_error *err)
 {
     struct bytes own;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_INTENT_BODY, err);
     if (st == NULL)
         return STEP_FAILED;
-    (void)bind_name(s, st);
+    (void)sqlite_intent_bind(s, st);
     int rc = sqlite3_step(st);
     if (rc != SQLITE_ROW)
         return outrider__sqlite_stumble(s, rc, "cannot read the intent", err);
@@ -138,29 +140,29 @@ static enum step read_body(struct sqlite_source *s, struct batch *ret_batch,
     return r < 0 ? STEP_FAILED : STEP_DONE;
 }
 
-static enum step prove_leader(struct sqlite_source *s, struct outrider_error *err)
+static enum step sqlite_intent_prove_leader(struct sqlite_source *s, struct outrider_error *err)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_INTENT_EPOCH, err);
     if (st == NULL)
         return STEP_FAILED;
-    (void)bind_name(s, st);
+    (void)sqlite_intent_bind(s, st);
     bool is_ours = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int64(st, 0) == s->epoch;
     int rc = sqlite3_reset(st);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot read the cursor", err);
-    return is_ours ? STEP_DONE : fail_fenced(s, err);
+    return is_ours ? STEP_DONE : sqlite_intent_fail_fenced(s, err);
 }
 
 /* Settles `settled` (NULL: nothing) and writes what the operation makes of the row. */
-static enum step settle_and_write(struct sqlite_source *s, struct source_op *op,
-                                  struct batch *settled, struct outrider_error *err)
+static enum step sqlite_intent_settle_and_write(struct sqlite_source *s, struct source_op *op,
+                                                struct batch *settled, struct outrider_error *err)
 {
     struct strbuf body;
     struct intent_row row;
     outrider__strbuf_init(&body, INTENT_BODY_MAX);
     enum step step = STEP_FAILED;
     if (outrider__intent_row(&s->base, op, 0, BYTES_NULL, &body, &row, err) == 0)
-        step = change(s, settled, &row, op->now_wall_us, err);
+        step = sqlite_intent_change(s, settled, &row, op->now_wall_us, err);
     outrider__strbuf_release(&body);
     if (step != STEP_DONE) {
         outrider__sqlite_rollback(s);
@@ -170,13 +172,14 @@ static enum step settle_and_write(struct sqlite_source *s, struct source_op *op,
     return STEP_DONE;
 }
 
-static enum step recall(struct sqlite_source *s, struct source_op *op, struct outrider_error *err)
+static enum step sqlite_intent_recall(struct sqlite_source *s, struct source_op *op,
+                                      struct outrider_error *err)
 {
     struct batch b = {0};
-    enum step step = read_body(s, &b, err);
+    enum step step = sqlite_intent_read_body(s, &b, err);
     if (step != STEP_DONE)
         return step;
-    step = settle_and_write(s, op, &b, err);
+    step = sqlite_intent_settle_and_write(s, op, &b, err);
     outrider__batch_release(&b);
     return step;
 }
@@ -187,16 +190,16 @@ enum step outrider__sqlite_intent(struct sqlite_source *s, struct source_op *op,
     enum step step = STEP_FAILED;
     switch (outrider__intent_work(op)) {
     case INTENT_WORK_RECALL:
-        return recall(s, op, err);
+        return sqlite_intent_recall(s, op, err);
     case INTENT_WORK_PROVE:
-        return prove_leader(s, err);
+        return sqlite_intent_prove_leader(s, err);
     case INTENT_WORK_SETTLE:
-        step = settle_and_write(s, op, op->batch, err);
+        step = sqlite_intent_settle_and_write(s, op, op->batch, err);
         if (step == STEP_DONE && !op->batch->is_parked)
             s->position = op->batch->events[op->batch->n - 1].seq;
         break;
     case INTENT_WORK_WRITE:
-        step = settle_and_write(s, op, NULL, err);
+        step = sqlite_intent_settle_and_write(s, op, NULL, err);
         break;
     }
     if (step != STEP_DONE)

@@ -13,13 +13,14 @@
 #include "common/tally.h"
 #include "housekeeping.h"
 
-static enum step failed_at(int errno_value, struct outrider_error *err)
+static enum step sqlite_settle_failed(int errno_value, struct outrider_error *err)
 {
     return (enum step)outrider__fail_errno(err, errno_value, "cannot settle");
 }
 
-static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int64_t now_us,
-                             const struct tally *t, struct outrider_error *err)
+static enum step sqlite_settle_save_cursor(struct sqlite_source *s, const struct batch *b,
+                                           int64_t now_us, const struct tally *t,
+                                           struct outrider_error *err)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_CURSOR_SAVE, err);
     if (st == NULL)
@@ -48,19 +49,21 @@ static enum step save_cursor(struct sqlite_source *s, const struct batch *b, int
     return (enum step)outrider__cursor_fail_fenced(&at, err);
 }
 
-static void bind_lane(const struct sqlite_source *s, sqlite3_stmt *st, struct bytes lane)
+static void sqlite_settle_bind_lane(const struct sqlite_source *s, sqlite3_stmt *st,
+                                    struct bytes lane)
 {
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     (void)sqlite3_bind_text64(st, 2, lane.data, lane.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 /* *ret_arrival: the first live row of the lane, 0 if there is none. */
-static int lane_first(struct sqlite_source *s, struct bytes lane, int64_t *ret_arrival)
+static int sqlite_settle_lane_first(struct sqlite_source *s, struct bytes lane,
+                                    int64_t *ret_arrival)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_LANE_FIRST, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    bind_lane(s, st, lane);
+    sqlite_settle_bind_lane(s, st, lane);
     *ret_arrival = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
     return sqlite3_reset(st);
 }
@@ -72,7 +75,7 @@ struct parked_state {
 };
 
 /* First in its lane: parked, with a time; behind others: queued, without one. */
-static struct parked_state state_of(const struct event *e, bool is_first)
+static struct parked_state sqlite_settle_state_of(const struct event *e, bool is_first)
 {
     if (e->outcome == OUTCOME_DEAD)
         return (struct parked_state){.name = "dead"};
@@ -85,56 +88,56 @@ static struct parked_state state_of(const struct event *e, bool is_first)
     };
 }
 
-static void bind_text(sqlite3_stmt *st, int i, struct bytes text)
+static void sqlite_settle_bind_text(sqlite3_stmt *st, int i, struct bytes text)
 {
     if (!bytes_is_null(text))
         (void)sqlite3_bind_text64(st, i, text.data, text.len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-static void bind_failure(sqlite3_stmt *st, int first, const struct event *e)
+static void sqlite_settle_bind_failure(sqlite3_stmt *st, int first, const struct event *e)
 {
     struct outcome_failure why = outrider__outcome_failure(e);
-    bind_text(st, first, why.code);
-    bind_text(st, first + 1, why.origin);
-    bind_text(st, first + 2, why.message);
+    sqlite_settle_bind_text(st, first, why.code);
+    sqlite_settle_bind_text(st, first + 1, why.origin);
+    sqlite_settle_bind_text(st, first + 2, why.message);
 }
 
 /* A copy made by the database itself: an event too large to be read needs no memory here. */
-static int park(struct sqlite_source *s, const struct event *e, int64_t now_us)
+static int sqlite_settle_park(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
     struct bytes lane = outcome_lane(e, s->config->ordered);
     int64_t first = 0;
-    int rc = lane_first(s, lane, &first);
+    int rc = sqlite_settle_lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
         return rc;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARK, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    struct parked_state state = state_of(e, first == 0);
-    bind_lane(s, st, lane);
+    struct parked_state state = sqlite_settle_state_of(e, first == 0);
+    sqlite_settle_bind_lane(s, st, lane);
     (void)sqlite3_bind_text(st, 3, state.name, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 4, e->seq);
     (void)sqlite3_bind_int64(st, 5, e->attempts);
     if (state.has_next)
         (void)sqlite3_bind_int64(st, 6, state.next_us);
-    bind_failure(st, 7, e);
+    sqlite_settle_bind_failure(st, 7, e);
     (void)sqlite3_bind_int64(st, 10, now_us);
     (void)sqlite3_step(st);
     return sqlite3_reset(st);
 }
 
-static int promote(struct sqlite_source *s, struct bytes lane, int64_t now_us)
+static int sqlite_settle_promote(struct sqlite_source *s, struct bytes lane, int64_t now_us)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PROMOTE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    bind_lane(s, st, lane);
+    sqlite_settle_bind_lane(s, st, lane);
     (void)sqlite3_bind_int64(st, 3, now_us);
     (void)sqlite3_step(st);
     return sqlite3_reset(st);
 }
 
-static int remove_parked(struct sqlite_source *s, const struct event *e)
+static int sqlite_settle_remove_parked(struct sqlite_source *s, const struct event *e)
 {
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_REMOVE, NULL);
     if (st == NULL)
@@ -146,23 +149,23 @@ static int remove_parked(struct sqlite_source *s, const struct event *e)
 }
 
 /* An operator may have put another one before it. */
-static int update_parked(struct sqlite_source *s, const struct event *e, struct bytes lane,
-                         int64_t now_us)
+static int sqlite_settle_update_parked(struct sqlite_source *s, const struct event *e,
+                                       struct bytes lane, int64_t now_us)
 {
     int64_t first = 0;
-    int rc = lane_first(s, lane, &first);
+    int rc = sqlite_settle_lane_first(s, lane, &first);
     if (rc != SQLITE_OK)
         return rc;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_UPDATE, NULL);
     if (st == NULL)
         return sqlite3_extended_errcode(s->db);
-    struct parked_state state = state_of(e, first == e->arrival);
+    struct parked_state state = sqlite_settle_state_of(e, first == e->arrival);
     (void)sqlite3_bind_int64(st, 1, e->arrival);
     (void)sqlite3_bind_text(st, 2, state.name, -1, SQLITE_STATIC);
     (void)sqlite3_bind_int64(st, 3, e->attempts);
     if (state.has_next)
         (void)sqlite3_bind_int64(st, 4, state.next_us);
-    bind_failure(st, 5, e);
+    sqlite_settle_bind_failure(st, 5, e);
     (void)sqlite3_bind_int64(st, 8, now_us);
     (void)sqlite3_step(st);
     return sqlite3_reset(st);
@@ -170,7 +173,8 @@ static int update_parked(struct sqlite_source *s, const struct event *e, struct 
 
 /* The lane under which the row was parked: `ordered` may have been another then.
  * A null one where an operator has discarded the row meanwhile. */
-static int lane_of_parked(struct sqlite_source *s, const struct event *e, struct bytes *ret_lane)
+static int sqlite_settle_lane_of_parked(struct sqlite_source *s, const struct event *e,
+                                        struct bytes *ret_lane)
 {
     *ret_lane = BYTES_NULL;
     sqlite3_stmt *st = outrider__sqlite_statement(s, ST_PARKED_LANE, NULL);
@@ -187,24 +191,25 @@ static int lane_of_parked(struct sqlite_source *s, const struct event *e, struct
     return sqlite3_reset(st);
 }
 
-static int settle_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
+static int sqlite_settle_parked(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
     struct bytes lane;
-    int rc = lane_of_parked(s, e, &lane);
+    int rc = sqlite_settle_lane_of_parked(s, e, &lane);
     if (rc != SQLITE_OK || bytes_is_null(lane))
         return rc;
-    rc = outcome_is_removed(e) ? remove_parked(s, e) : update_parked(s, e, lane, now_us);
-    return rc == SQLITE_OK ? promote(s, lane, now_us) : rc;
+    rc = outcome_is_removed(e) ? sqlite_settle_remove_parked(s, e)
+                               : sqlite_settle_update_parked(s, e, lane, now_us);
+    return rc == SQLITE_OK ? sqlite_settle_promote(s, lane, now_us) : rc;
 }
 
-static int settle_event(struct sqlite_source *s, const struct event *e, int64_t now_us)
+static int sqlite_settle_event(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
     switch (outcome_change(e)) {
     case ROW_ADDED:
-        return park(s, e, now_us);
+        return sqlite_settle_park(s, e, now_us);
     case ROW_CHANGED:
     case ROW_REMOVED:
-        return settle_parked(s, e, now_us);
+        return sqlite_settle_parked(s, e, now_us);
     default:
         return SQLITE_OK;
     }
@@ -214,20 +219,20 @@ enum step outrider__sqlite_settle_batch(struct sqlite_source *s, struct batch *b
                                         struct outrider_error *err)
 {
     struct tally t = outrider__tally_prefix(b);
-    enum step step = save_cursor(s, b, now_us, &t, err);
+    enum step step = sqlite_settle_save_cursor(s, b, now_us, &t, err);
     if (step != STEP_DONE)
         return step;
     int errno_value = FAILPOINT("settle.before_park");
     if (errno_value != 0)
-        return failed_at(errno_value, err);
+        return sqlite_settle_failed(errno_value, err);
     int rc = SQLITE_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < t.n; i++)
-        rc = settle_event(s, &b->events[i], now_us);
+        rc = sqlite_settle_event(s, &b->events[i], now_us);
     return rc == SQLITE_OK ? STEP_DONE : outrider__sqlite_stumble(s, rc, "cannot settle", err);
 }
 
-static enum step write_batch(struct sqlite_source *s, struct source_op *op,
-                             struct outrider_error *err)
+static enum step sqlite_settle_write_batch(struct sqlite_source *s, struct source_op *op,
+                                           struct outrider_error *err)
 {
     enum step step = outrider__sqlite_settle_batch(s, op->batch, op->now_wall_us, err);
     if (step != STEP_DONE)
@@ -237,7 +242,7 @@ static enum step write_batch(struct sqlite_source *s, struct source_op *op,
         return outrider__sqlite_stumble(s, rc, "cannot settle", err);
     int errno_value = FAILPOINT("settle.before_commit");
     if (errno_value != 0)
-        return failed_at(errno_value, err);
+        return sqlite_settle_failed(errno_value, err);
     rc = outrider__sqlite_run(s, ST_COMMIT);
     return rc == SQLITE_OK ? STEP_DONE : outrider__sqlite_stumble(s, rc, "cannot settle", err);
 }
@@ -250,11 +255,11 @@ enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
         return STEP_DONE;
     int errno_value = FAILPOINT("settle.before_begin");
     if (errno_value != 0)
-        return failed_at(errno_value, err);
+        return sqlite_settle_failed(errno_value, err);
     int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot settle", err);
-    enum step step = write_batch(s, op, err);
+    enum step step = sqlite_settle_write_batch(s, op, err);
     if (step != STEP_DONE) {
         outrider__sqlite_rollback(s);
         return step;
@@ -262,7 +267,7 @@ enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
     if (!op->batch->is_parked)
         s->position = op->batch->events[t.n - 1].seq;
     errno_value = FAILPOINT("settle.after_commit");
-    return errno_value != 0 ? failed_at(errno_value, err) : STEP_DONE;
+    return errno_value != 0 ? sqlite_settle_failed(errno_value, err) : STEP_DONE;
 }
 
 enum step outrider__sqlite_cleanup(struct sqlite_source *s, struct source_op *op,

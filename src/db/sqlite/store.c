@@ -79,8 +79,8 @@ int outrider__sqlite_store_end(struct sqlite_store *s, int result, struct outrid
     return result;
 }
 
-static int read_init_options(const struct init_options *o, struct sqlite_init *ret_init,
-                             struct outrider_error *err)
+static int store_read_init_options(const struct init_options *o, struct sqlite_init *ret_init,
+                                   struct outrider_error *err)
 {
     static const struct {
         const char *name;
@@ -109,7 +109,7 @@ static int read_init_options(const struct init_options *o, struct sqlite_init *r
 }
 
 /* What init would do to a file that is not there, without making it. */
-static int dry_run_on_nothing(const struct sqlite_init *init, struct outrider_error *err)
+static int store_dry_run_on_nothing(const struct sqlite_init *init, struct outrider_error *err)
 {
     sqlite3 *db = NULL;
     int rc = sqlite3_open(":memory:", &db);
@@ -124,11 +124,11 @@ static int store_init(struct store *base, const struct init_options *o, struct s
 {
     struct sqlite_store *s = sqlite_store_of(base);
     struct sqlite_init init = {.inbox = o->inbox, .dry_run = o->dry_run, .sql = ret_sql};
-    if (read_init_options(o, &init, err) < 0)
+    if (store_read_init_options(o, &init, err) < 0)
         return -1;
     bool is_there = access(s->path, F_OK) == 0;
     if (!is_there && o->dry_run)
-        return dry_run_on_nothing(&init, err);
+        return store_dry_run_on_nothing(&init, err);
     if (outrider__sqlite_store_connect(s, !is_there, err) < 0)
         return -1;
     return outrider__sqlite_init(s->db, &init, err);

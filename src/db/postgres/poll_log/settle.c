@@ -11,7 +11,7 @@
 
 #include "base/failpoint.h"
 
-static void append_range(struct strbuf *text, int64_t low, int64_t high)
+static void log_settle_append_range(struct strbuf *text, int64_t low, int64_t high)
 {
     outrider__strbuf_appendf(text, "%s[%" PRId64 ",%" PRId64 "]", text->len > 1 ? "," : "", low,
                              high);
@@ -19,8 +19,8 @@ static void append_range(struct strbuf *text, int64_t low, int64_t high)
 
 /* Gaps below the position, and unsettled events of the batch below it: both are
  * in ascending order and share nothing. Contract (5). */
-static void render_gaps(const struct batch *b, size_t n_settled, int64_t position,
-                        struct strbuf *text)
+static void log_settle_render_gaps(const struct batch *b, size_t n_settled, int64_t position,
+                                   struct strbuf *text)
 {
     const struct log_mark *m = b->source_data;
     size_t e = n_settled;
@@ -28,17 +28,17 @@ static void render_gaps(const struct batch *b, size_t n_settled, int64_t positio
     for (size_t i = 0; i < m->n_gaps && m->gaps[i].low < position; i++) {
         for (; e < b->n && b->events[e].seq < m->gaps[i].low; e++)
             if (b->events[e].seq < position)
-                append_range(text, b->events[e].seq, b->events[e].seq);
-        append_range(text, m->gaps[i].low, m->gaps[i].high);
+                log_settle_append_range(text, b->events[e].seq, b->events[e].seq);
+        log_settle_append_range(text, m->gaps[i].low, m->gaps[i].high);
     }
     for (; e < b->n && b->events[e].seq < position; e++)
-        append_range(text, b->events[e].seq, b->events[e].seq);
+        log_settle_append_range(text, b->events[e].seq, b->events[e].seq);
     strbuf_append_char(text, '}');
 }
 
 /* Three arguments: position, gaps and anchor, or NULLs. */
-static int add_position(struct pg_args *a, const struct batch *b, const struct tally *t,
-                        struct outrider_error *err)
+static int log_settle_add_position(struct pg_args *a, const struct batch *b, const struct tally *t,
+                                   struct outrider_error *err)
 {
     const struct log_mark *m = b->source_data;
     if (b->is_parked || m == NULL) {
@@ -53,7 +53,7 @@ static int add_position(struct pg_args *a, const struct batch *b, const struct t
     int64_t position = is_whole ? m->position : is_new ? last->seq : m->before;
     outrider__strbuf_init(&text, (size_t)1 << 28);
     if (bytes_is_null(m->text))
-        render_gaps(b, t->n, position, &text);
+        log_settle_render_gaps(b, t->n, position, &text);
     else
         outrider__strbuf_append(&text, m->text);
     outrider__pg_arg_int8(a, position);
@@ -76,7 +76,7 @@ int outrider__pg_log_own_write(struct pg_source *s, const struct batch *b, struc
     /* A range begins without a comma where nothing stands before the brace. */
     struct strbuf gaps;
     outrider__strbuf_init(&gaps, (size_t)1 << 28);
-    render_gaps(b, b->n, m->position, &gaps);
+    log_settle_render_gaps(b, b->n, m->position, &gaps);
     outrider__strbuf_append(out, strbuf_bytes(&gaps));
     out->failed |= gaps.failed;
     outrider__strbuf_release(&gaps);
@@ -109,20 +109,20 @@ int outrider__pg_log_own_read(struct pg_source *s, struct batch *b, struct bytes
     return 0;
 }
 
-static int add_save(struct pg_source *s, const struct source_op *op, const struct tally *t,
-                    struct outrider_error *err)
+static int log_settle_add_save(struct pg_source *s, const struct source_op *op,
+                               const struct tally *t, struct outrider_error *err)
 {
     struct log_source *l = log_of(s);
     struct pg_args *a = &l->args;
     outrider__pg_cursor_args(s, a);
     outrider__pg_arg_int8(a, l->cursor.epoch);
-    if (add_position(a, op->batch, t, err) < 0)
+    if (log_settle_add_position(a, op->batch, t, err) < 0)
         return -1;
     outrider__pg_cursor_totals(a, op->now_wall_us, t, &l->cursor);
     return outrider__pg_request_add(&s->conn, &l->st[LOG_SAVE], a, err);
 }
 
-static int on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_settle_on_settled(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     struct pg_source *s = op->source;
@@ -154,8 +154,8 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
     int errno_value = FAILPOINT("settle.before_begin");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
-    if (outrider__pg_request_begin(&s->conn, on_settled, op, err) < 0 ||
-        add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
+    if (outrider__pg_request_begin(&s->conn, log_settle_on_settled, op, err) < 0 ||
+        log_settle_add_save(s, op->op, &t, err) < 0 || outrider__pg_intent_add(s, op, err) < 0)
         return -1;
     int n_parked = outrider__pg_parked_settle(&l->parked, &s->conn, b->events, t.n, b->is_parked,
                                               op->op->now_wall_us, err);
@@ -170,7 +170,7 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int log_settle_on_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     (void)n;
@@ -187,7 +187,7 @@ int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err)
     outrider__strbuf_init(&text, (size_t)1 << 28);
     strbuf_append_char(&text, '{');
     for (size_t i = 0; i < l->gaps.n; i++)
-        append_range(&text, l->gaps.items[i].low, l->gaps.items[i].high);
+        log_settle_append_range(&text, l->gaps.items[i].low, l->gaps.items[i].high);
     strbuf_append_char(&text, '}');
     if (text.failed) {
         outrider__strbuf_release(&text);
@@ -204,7 +204,7 @@ int outrider__pg_log_save_gaps(struct pg_source *s, struct outrider_error *err)
         outrider__pg_arg_int8(a, 0);
     outrider__pg_arg_tid(a, l->cursor.tid);
     l->has_forgotten_gaps = false;
-    return outrider__pg_request(&s->conn, &l->st[LOG_SAVE], a, on_saved, s, err);
+    return outrider__pg_request(&s->conn, &l->st[LOG_SAVE], a, log_settle_on_saved, s, err);
 }
 
 int outrider__pg_log_cleanup(struct pg_source *s, struct pg_op *op, struct outrider_error *err)

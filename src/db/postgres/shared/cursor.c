@@ -90,7 +90,8 @@ void outrider__pg_cursor_totals(struct pg_args *a, int64_t now_wall_us, const st
 /* The statements of SOURCE_FETCH_PARKED's request. */
 enum cursor_parked_step { CURSOR_PARKED_ROWS, CURSOR_PARKED_DUE };
 
-static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_cursor_on_fetched_parked(void *ctx, PGresult **results, int n,
+                                       struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     struct pg_source *s = op->source;
@@ -105,7 +106,7 @@ static int on_fetched_parked(void *ctx, PGresult **results, int n, struct outrid
 int outrider__pg_cursor_fetch_parked(struct pg_source *s, struct pg_parked *parked,
                                      struct pg_op *op, struct outrider_error *err)
 {
-    if (outrider__pg_request_begin(&s->conn, on_fetched_parked, op, err) < 0 ||
+    if (outrider__pg_request_begin(&s->conn, pg_cursor_on_fetched_parked, op, err) < 0 ||
         outrider__pg_parked_add_fetch(parked, &s->conn, op->op->batch, op->op->now_wall_us, err) <
             0 ||
         outrider__pg_parked_add_due(parked, &s->conn, err) < 0)

@@ -33,7 +33,7 @@ enum intent_pending_column { PENDING_OUTBOX, PENDING_HAS_BODY, PENDING_IS_NAMED 
 /* The statements of the request that takes the row over. */
 enum intent_take_step { INTENT_STEP_LOCK, INTENT_STEP_OTHERS, INTENT_STEP_TAKE };
 
-static int prepare(struct pg_source *s, struct outrider_error *err)
+static int pg_intent_prepare(struct pg_source *s, struct outrider_error *err)
 {
     struct pg_intent *x = &s->intent;
     struct pg_words words;
@@ -55,7 +55,7 @@ void outrider__pg_intent_release(struct pg_source *s)
     *x = (struct pg_intent){0};
 }
 
-static struct pg_args *args_begin(struct pg_source *s)
+static struct pg_args *pg_intent_args(struct pg_source *s)
 {
     struct pg_args *a = &s->intent.args;
     outrider__pg_args_clear(a);
@@ -65,10 +65,10 @@ static struct pg_args *args_begin(struct pg_source *s)
 }
 
 /* The same and the names of the pipeline's tables. */
-static struct pg_args *args_with_tables(struct pg_source *s)
+static struct pg_args *pg_intent_args_with_tables(struct pg_source *s)
 {
     const struct string_list *tables = &s->config->source.tables;
-    struct pg_args *a = args_begin(s);
+    struct pg_args *a = pg_intent_args(s);
     outrider__pg_array_begin(a, PG_TEXT);
     for (size_t i = 0; i < tables->n; i++)
         outrider__pg_array_text(a, bytes_str(tables->items[i]));
@@ -78,7 +78,8 @@ static struct pg_args *args_with_tables(struct pg_source *s)
     return a;
 }
 
-static void write_condition(char *ret, size_t size, const char *pipeline, const char *outbox)
+static void pg_intent_write_condition(char *ret, size_t size, const char *pipeline,
+                                      const char *outbox)
 {
     struct strbuf text;
     outrider__strbuf_init(&text, 2048);
@@ -90,15 +91,16 @@ static void write_condition(char *ret, size_t size, const char *pipeline, const 
     outrider__strbuf_release(&text);
 }
 
-static void name_it(struct pg_source *s)
+static void pg_intent_name(struct pg_source *s)
 {
     struct source *base = &s->base;
     (void)snprintf(base->identity, sizeof base->identity, "postgresql:%lld/%.63s/%s/%.63s",
                    (long long)s->cat.system_id, PQdb(s->conn.pg), s->cat.table, s->config->name);
-    write_condition(base->intent_row, sizeof base->intent_row, s->config->name, s->cat.table);
+    pg_intent_write_condition(base->intent_row, sizeof base->intent_row, s->config->name,
+                              s->cat.table);
 }
 
-static void taken(struct pg_source *s)
+static void pg_intent_taken(struct pg_source *s)
 {
     s->intent.is_taken = true;
     s->base.active = true;
@@ -106,11 +108,12 @@ static void taken(struct pg_source *s)
 }
 
 /* Contract (3). */
-static int fail_others(const struct pg_source *s, const PGresult *r, struct outrider_error *err)
+static int pg_intent_fail_others(const struct pg_source *s, const PGresult *r,
+                                 struct outrider_error *err)
 {
     const char *outbox = outrider__pg_get_str(r, 0, OTHERS_OUTBOX), *name = s->config->name;
     char row[512];
-    write_condition(row, sizeof row, name, outbox);
+    pg_intent_write_condition(row, sizeof row, name, outbox);
     if (outrider__pg_get_bool(r, 0, OTHERS_HAS_BODY))
         return outrider__fail(
             err, OUTRIDER_CONFIG, OUTRIDER_STOP,
@@ -126,31 +129,31 @@ static int fail_others(const struct pg_source *s, const PGresult *r, struct outr
                           s->intent.table, row);
 }
 
-static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_intent_on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     const PGresult *r = results[INTENT_STEP_TAKE];
     (void)n;
     if (PQntuples(results[INTENT_STEP_OTHERS]) > 0)
-        return fail_others(s, results[INTENT_STEP_OTHERS], err);
+        return pg_intent_fail_others(s, results[INTENT_STEP_OTHERS], err);
     s->intent.epoch = outrider__pg_get_int(r, 0, INTENT_TAKE_EPOCH, 0);
     intent_taken(&s->base, (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_NO, 0),
                  (uint64_t)outrider__pg_get_int(r, 0, INTENT_TAKE_STAMP, 0),
                  outrider__pg_get_bool(r, 0, INTENT_TAKE_HAS_BODY));
-    taken(s);
+    pg_intent_taken(s);
     return 0;
 }
 
-static int on_left(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_intent_on_left(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     (void)results;
     (void)n;
     (void)err;
-    taken(ctx);
+    pg_intent_taken(ctx);
     return 0;
 }
 
-static int on_pending(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_intent_on_pending(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     const PGresult *r = results[0];
@@ -162,33 +165,34 @@ static int on_pending(void *ctx, PGresult **results, int n, struct outrider_erro
     if (found.has_row) {
         found.is_open = outrider__pg_get_bool(r, 0, PENDING_HAS_BODY);
         found.is_in_use = outrider__pg_get_bool(r, 0, PENDING_IS_NAMED);
-        write_condition(row, sizeof row, s->config->name,
-                        outrider__pg_get_str(r, 0, PENDING_OUTBOX));
+        pg_intent_write_condition(row, sizeof row, s->config->name,
+                                  outrider__pg_get_str(r, 0, PENDING_OUTBOX));
     }
     found.row = row;
     if (outrider__intent_start(&at, &found, &start, err) < 0)
         return -1;
     if (start == INTENT_START_LEAVE)
-        return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE], args_with_tables(s),
-                                    on_left, s, err);
-    taken(s);
+        return outrider__pg_request(&s->conn, &s->intent.st[INTENT_LEAVE],
+                                    pg_intent_args_with_tables(s), pg_intent_on_left, s, err);
+    pg_intent_taken(s);
     return 0;
 }
 
-static int ask(struct pg_source *s, struct outrider_error *err)
+static int pg_intent_ask(struct pg_source *s, struct outrider_error *err)
 {
     struct pg_intent *x = &s->intent;
     if (!s->config->exactly_once)
-        return outrider__pg_request(&s->conn, &x->st[INTENT_PENDING], args_with_tables(s),
-                                    on_pending, s, err);
-    name_it(s);
+        return outrider__pg_request(&s->conn, &x->st[INTENT_PENDING], pg_intent_args_with_tables(s),
+                                    pg_intent_on_pending, s, err);
+    pg_intent_name(s);
     outrider__pg_args_clear(&x->args);
     outrider__pg_arg_str(&x->args, s->config->name);
-    if (outrider__pg_request_begin(&s->conn, on_taken, s, err) < 0 ||
+    if (outrider__pg_request_begin(&s->conn, pg_intent_on_taken, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &x->st[INTENT_LOCK], &x->args, err) < 0 ||
-        outrider__pg_request_add(&s->conn, &x->st[INTENT_OTHERS], args_with_tables(s), err) < 0)
+        outrider__pg_request_add(&s->conn, &x->st[INTENT_OTHERS], pg_intent_args_with_tables(s),
+                                 err) < 0)
         return -1;
-    struct pg_args *a = args_with_tables(s);
+    struct pg_args *a = pg_intent_args_with_tables(s);
     outrider__pg_arg_str(a, s->base.identity);
     if (outrider__pg_request_add(&s->conn, &x->st[INTENT_TAKE], a, err) < 0)
         return -1;
@@ -201,18 +205,19 @@ int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err)
     if (x->is_asked)
         return 0;
     if (s->config->replay) {
-        taken(s);
+        pg_intent_taken(s);
         return 0;
     }
-    if (prepare(s, err) < 0)
+    if (pg_intent_prepare(s, err) < 0)
         return -1;
     x->is_asked = true;
-    return ask(s, err);
+    return pg_intent_ask(s, err);
 }
 
-static int add_row(struct pg_source *s, const struct intent_row *row, struct outrider_error *err)
+static int pg_intent_add_row(struct pg_source *s, const struct intent_row *row,
+                             struct outrider_error *err)
 {
-    struct pg_args *a = args_begin(s);
+    struct pg_args *a = pg_intent_args(s);
     outrider__pg_arg_int8(a, s->intent.epoch);
     outrider__pg_arg_int8(a, (int64_t)row->mark.no);
     outrider__pg_arg_int8(a, (int64_t)row->mark.stamp);
@@ -240,13 +245,13 @@ int outrider__pg_intent_add(struct pg_source *s, const struct pg_op *op, struct 
     if (r == 0)
         r = outrider__intent_row(&s->base, o, flags, strbuf_bytes(&own), &body, &row, err);
     if (r == 0)
-        r = add_row(s, &row, err);
+        r = pg_intent_add_row(s, &row, err);
     outrider__strbuf_release(&own);
     outrider__strbuf_release(&body);
     return r;
 }
 
-static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_intent_on_saved(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     (void)results;
     (void)n;
@@ -256,15 +261,15 @@ static int on_saved(void *ctx, PGresult **results, int n, struct outrider_error 
 }
 
 /* Nothing to settle: the row alone. */
-static int save_row(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
+static int pg_intent_save_row(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
-    if (outrider__pg_request_begin(&s->conn, on_saved, op, err) < 0 ||
+    if (outrider__pg_request_begin(&s->conn, pg_intent_on_saved, op, err) < 0 ||
         outrider__pg_intent_add(s, op, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int on_body(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_intent_on_body(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     struct pg_source *s = op->source;
@@ -295,15 +300,15 @@ int outrider__pg_intent_start(struct pg_source *s, struct pg_op *op, struct outr
     case INTENT_WORK_SETTLE:
         return s->layout->start(s, op, err);
     case INTENT_WORK_WRITE:
-        return save_row(s, op, err);
+        return pg_intent_save_row(s, op, err);
     case INTENT_WORK_RECALL:
-        a = args_begin(s);
+        a = pg_intent_args(s);
         outrider__pg_arg_int8(a, x->epoch);
-        return outrider__pg_request(&s->conn, &x->st[INTENT_BODY], a, on_body, op, err);
+        return outrider__pg_request(&s->conn, &x->st[INTENT_BODY], a, pg_intent_on_body, op, err);
     case INTENT_WORK_PROVE:
-        a = args_begin(s);
+        a = pg_intent_args(s);
         outrider__pg_arg_int8(a, x->epoch);
-        return outrider__pg_request(&s->conn, &x->st[INTENT_EPOCH], a, on_saved, op, err);
+        return outrider__pg_request(&s->conn, &x->st[INTENT_EPOCH], a, pg_intent_on_saved, op, err);
     }
     return 0;
 }

@@ -25,12 +25,12 @@ void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
     s->base.warnings++;
 }
 
-static const char *table_of(const struct pipeline_config *config)
+static const char *pg_source_table(const struct pipeline_config *config)
 {
     return config->source.tables.n > 0 ? config->source.tables.items[0] : "outbox";
 }
 
-static void describe(struct pg_source *s)
+static void pg_source_describe(struct pg_source *s)
 {
     struct arena arena;
     struct bytes text = BYTES_NULL;
@@ -41,15 +41,15 @@ static void describe(struct pg_source *s)
     outrider__arena_release(&arena);
 }
 
-static int pg_open(struct source *base, const struct pipeline_config *config, struct instant now,
-                   struct outrider_error *err)
+static int pg_source_open(struct source *base, const struct pipeline_config *config,
+                          struct instant now, struct outrider_error *err)
 {
     struct pg_source *s = pg_source_of(base);
     s->config = config;
     s->now = now;
     s->started_us = now.mono_us;
     base->parked_due_us = CLOCK_NEVER;
-    describe(s);
+    pg_source_describe(s);
     int errno_value = FAILPOINT("postgres.open");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot open the source");
@@ -60,7 +60,7 @@ static int pg_open(struct source *base, const struct pipeline_config *config, st
                                 config->source.connect_timeout_us, now, err);
 }
 
-static int choose_layout(struct pg_source *s, struct outrider_error *err)
+static int pg_source_choose_layout(struct pg_source *s, struct outrider_error *err)
 {
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -74,17 +74,17 @@ static int choose_layout(struct pg_source *s, struct outrider_error *err)
                           s->cat.table);
 }
 
-static int read_catalog(struct pg_source *s, struct outrider_error *err);
+static int pg_source_read_catalog(struct pg_source *s, struct outrider_error *err);
 
-static int on_companions(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_source_on_companions(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     (void)results;
     (void)n;
-    return read_catalog(ctx, err);
+    return pg_source_read_catalog(ctx, err);
 }
 
 /* An adopted table has none of ours beside it at first: they are made, once. */
-static int make_companions(struct pg_source *s, struct outrider_error *err)
+static int pg_source_make_companions(struct pg_source *s, struct outrider_error *err)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, 65536);
@@ -97,54 +97,54 @@ static int make_companions(struct pg_source *s, struct outrider_error *err)
     s->companions_sql = sql.data;
     s->st_companions = (struct pg_statement){
         .sql = sql.data, .what = "cannot make outrider_cursor and outrider_parked (outrider init)"};
-    return outrider__pg_request(&s->conn, &s->st_companions, NULL, on_companions, s, err);
+    return outrider__pg_request(&s->conn, &s->st_companions, NULL, pg_source_on_companions, s, err);
 }
 
 /* Also when somebody else is active: what is wrong is told at once. */
-static int on_guarded(struct pg_source *s, struct outrider_error *err)
+static int pg_source_on_guarded(struct pg_source *s, struct outrider_error *err)
 {
     (void)err;
     s->phase = PHASE_LOCK;
     return 0;
 }
 
-static int on_catalog(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_source_on_catalog(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_source *s = ctx;
     char place[160];
     (void)n;
-    outrider__pg_catalog_read(&s->cat, results[0], table_of(s->config));
+    outrider__pg_catalog_read(&s->cat, results[0], pg_source_table(s->config));
     outrider__pg_place(s->conn.pg, place, sizeof place);
     bool is_complete = s->cat.cursor_table[0] != '\0' && s->cat.parked_table[0] != '\0';
     bool is_adopted = outrider__pg_table_has_states(&s->cat, s->config);
     if (s->cat.oid != 0 && !s->cat.in_recovery && !is_complete && s->companions_sql == NULL &&
         is_adopted)
-        return make_companions(s, err);
+        return pg_source_make_companions(s, err);
     if (outrider__pg_catalog_check(&s->cat, place, is_adopted, err) < 0 ||
-        choose_layout(s, err) < 0)
+        pg_source_choose_layout(s, err) < 0)
         return -1;
     outrider__pg_leader_init(&s->leader, &s->cat, s->config->name);
-    return outrider__pg_guard_begin(s, on_guarded, err);
+    return outrider__pg_guard_begin(s, pg_source_on_guarded, err);
 }
 
-static int read_catalog(struct pg_source *s, struct outrider_error *err)
+static int pg_source_read_catalog(struct pg_source *s, struct outrider_error *err)
 {
     struct pg_args args;
     s->st_catalog =
         (struct pg_statement){.sql = outrider__pg_catalog_sql, .what = "cannot read the catalogue"};
     outrider__pg_args_init(&args);
-    outrider__pg_arg_str(&args, table_of(s->config));
+    outrider__pg_arg_str(&args, pg_source_table(s->config));
     s->phase = PHASE_CATALOG;
-    int rc = outrider__pg_request(&s->conn, &s->st_catalog, &args, on_catalog, s, err);
+    int rc = outrider__pg_request(&s->conn, &s->st_catalog, &args, pg_source_on_catalog, s, err);
     outrider__pg_args_release(&args);
     return rc;
 }
 
-static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pg_source_on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     (void)results;
     (void)n;
-    return read_catalog(ctx, err);
+    return pg_source_read_catalog(ctx, err);
 }
 
 void outrider__pg_source_activate(struct pg_source *s)
@@ -171,7 +171,7 @@ int outrider__pg_source_switch(struct pg_source *s, const struct pg_layout *layo
     return layout->begin(s, err);
 }
 
-static int take_lock(struct pg_source *s, struct outrider_error *err)
+static int pg_source_take_lock(struct pg_source *s, struct outrider_error *err)
 {
     bool needs_lock = s->layout->needs_lock == NULL || s->layout->needs_lock(s);
     if (!s->config->replay && needs_lock && !s->leader.is_held) {
@@ -188,7 +188,7 @@ static int take_lock(struct pg_source *s, struct outrider_error *err)
     return s->layout->begin(s, err);
 }
 
-static int start_op(struct pg_source *s, struct pg_op *slot, struct outrider_error *err)
+static int pg_source_start_op(struct pg_source *s, struct pg_op *slot, struct outrider_error *err)
 {
     if (slot->op->kind == SOURCE_INTENT || slot->op->kind == SOURCE_RECALL)
         return outrider__pg_intent_start(s, slot, err);
@@ -196,20 +196,20 @@ static int start_op(struct pg_source *s, struct pg_op *slot, struct outrider_err
 }
 
 /* What came while the layout was changing. */
-static int start_held(struct pg_source *s, struct outrider_error *err)
+static int pg_source_start_held(struct pg_source *s, struct outrider_error *err)
 {
     for (size_t i = 0; i < s->queue.n; i++) {
         struct pg_op *slot = &s->ops[op_queue_slot(&s->queue, i)];
         if (!slot->is_held)
             continue;
         slot->is_held = false;
-        if (start_op(s, slot, err) < 0)
+        if (pg_source_start_op(s, slot, err) < 0)
             return -1;
     }
     return 0;
 }
 
-static int tick(struct pg_source *s, struct outrider_error *err)
+static int pg_source_tick(struct pg_source *s, struct outrider_error *err)
 {
     int64_t wake;
     if (s->layout->tick(s, s->now, err) < 0 || outrider__pg_durable_tick(s, &wake, err) < 0)
@@ -220,7 +220,7 @@ static int tick(struct pg_source *s, struct outrider_error *err)
 }
 
 /* One step towards being active, or the layout's own work once it is. */
-static int advance(struct pg_source *s, struct outrider_error *err)
+static int pg_source_advance(struct pg_source *s, struct outrider_error *err)
 {
     switch (s->phase) {
     case PHASE_CONNECT:
@@ -237,9 +237,9 @@ static int advance(struct pg_source *s, struct outrider_error *err)
             return 0;
         s->phase = PHASE_SESSION;
         s->base.wake_us = CLOCK_NEVER;
-        return outrider__pg_session(&s->conn, on_session, s, err);
+        return outrider__pg_session(&s->conn, pg_source_on_session, s, err);
     case PHASE_LOCK:
-        return take_lock(s, err);
+        return pg_source_take_lock(s, err);
     case PHASE_BEGIN:
         return s->layout->prepare != NULL ? s->layout->prepare(s, err) : 0;
     case PHASE_ACTIVE:
@@ -247,18 +247,18 @@ static int advance(struct pg_source *s, struct outrider_error *err)
             s->base.wake_us = CLOCK_NEVER;
             return outrider__pg_intent_take(s, err);
         }
-        if (start_held(s, err) < 0)
+        if (pg_source_start_held(s, err) < 0)
             return -1;
         if (!s->config->replay &&
             outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
             return -1;
-        return tick(s, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
+        return pg_source_tick(s, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
     default:
         return 0;
     }
 }
 
-static int pg_start(struct source *base, struct source_op *op, struct outrider_error *err)
+static int pg_source_start(struct source *base, struct source_op *op, struct outrider_error *err)
 {
     struct pg_source *s = pg_source_of(base);
     if (!base->active)
@@ -273,18 +273,18 @@ static int pg_start(struct source *base, struct source_op *op, struct outrider_e
     if (slot->is_held)
         return 0;
     base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
-    return start_op(s, slot, err);
+    return pg_source_start_op(s, slot, err);
 }
 
-static bool pg_may_give(const void *ctx, size_t slot)
+static bool pg_source_may_give(const void *ctx, size_t slot)
 {
     const struct pg_source *s = ctx;
     return outrider__pg_is_durable(s, &s->ops[slot]);
 }
 
-static struct source_op *take_done(struct pg_source *s)
+static struct source_op *pg_source_take_done(struct pg_source *s)
 {
-    size_t i = outrider__op_queue_give(&s->queue, pg_may_give, s);
+    size_t i = outrider__op_queue_give(&s->queue, pg_source_may_give, s);
     if (i == OP_QUEUE_NONE)
         return NULL;
     struct pg_op *slot = &s->ops[i];
@@ -296,25 +296,25 @@ static struct source_op *take_done(struct pg_source *s)
     return slot->op;
 }
 
-static int pg_poll(struct source *base, struct instant now, struct source_op **ret_done,
-                   struct outrider_error *err)
+static int pg_source_poll(struct source *base, struct instant now, struct source_op **ret_done,
+                          struct outrider_error *err)
 {
     struct pg_source *s = pg_source_of(base);
     s->now = now;
-    *ret_done = take_done(s);
+    *ret_done = pg_source_take_done(s);
     if (*ret_done != NULL)
         return 0;
     if (outrider__pg_poll(&s->conn, now, err) < 0) {
         base->lost_in_cleanup = s->conn.failed == PG_CLEANS;
         return s->phase == PHASE_POOLER ? outrider__pg_pooler_failed(&s->pooler, err) : -1;
     }
-    if (advance(s, err) < 0)
+    if (pg_source_advance(s, err) < 0)
         return -1;
-    *ret_done = take_done(s);
+    *ret_done = pg_source_take_done(s);
     return 0;
 }
 
-static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
+static int pg_source_fds(struct source *base, struct pollfd *ret_fds, int max)
 {
     struct pg_source *s = pg_source_of(base);
     int n = outrider__pg_fds(&s->conn, ret_fds, max);
@@ -324,14 +324,14 @@ static int pg_fds(struct source *base, struct pollfd *ret_fds, int max)
     return n;
 }
 
-static void pg_draw(struct source *base)
+static void pg_source_draw(struct source *base)
 {
     struct pg_source *s = pg_source_of(base);
     if (s->layout != NULL && s->layout->draw != NULL)
         s->layout->draw(s);
 }
 
-static void pg_close(struct source *base)
+static void pg_source_close(struct source *base)
 {
     struct pg_source *s = pg_source_of(base);
     base->active = base->ready = false;
@@ -352,10 +352,10 @@ const struct source_ops outrider__source_postgres = {
     .scheme = "postgresql",
     .size = sizeof(struct pg_source),
     .keeps_intents = true,
-    .open = pg_open,
-    .start = pg_start,
-    .poll = pg_poll,
-    .fds = pg_fds,
-    .draw = pg_draw,
-    .close = pg_close,
+    .open = pg_source_open,
+    .start = pg_source_start,
+    .poll = pg_source_poll,
+    .fds = pg_source_fds,
+    .draw = pg_source_draw,
+    .close = pg_source_close,
 };
