@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/url.h"
 #include "base/uuid.h"
 #include "core/options.h"
+#include "run/modules.h"
 #include "run/pipeline.h"
 
 #define BATCH_MAX 256
@@ -87,9 +89,6 @@ static int check_config(const struct pipeline_config *c, struct outrider_error *
 {
     if (outrider__config_check(c, err) < 0)
         return -1;
-    if (strncmp(c->source.url, "postgres", 8) != 0)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "hybrid publishing needs a PostgreSQL outbox (source.url)");
     if (c->exactly_once)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "hybrid publishing cannot keep exactly_once: what it sends is not in "
@@ -98,11 +97,16 @@ static int check_config(const struct pipeline_config *c, struct outrider_error *
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "hybrid publishing needs a relay that polls: a stream delivers what "
                               "the application has published already; source.mode: poll");
-    if (c->source.durable == DURABLE_STANDBY)
-        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "hybrid publishing does not wait for a standby; source.durable: "
-                              "local, or leave publishing to the relay");
     return 0;
+}
+
+static int find_database(struct outrider_hybrid *h, struct outrider_error *err)
+{
+    char scheme[32];
+    if (outrider__url_scheme(bytes_str(h->config.source.url), scheme, sizeof scheme, err) < 0 ||
+        outrider__hybrid_find(scheme, &h->ops, err) < 0)
+        return -1;
+    return h->ops->check(&h->config, err);
 }
 
 /*
@@ -148,7 +152,8 @@ static void on_event(void *ctx, struct instant now, const struct event *e)
 
 int outrider_hybrid_start(struct outrider_hybrid *hybrid, struct outrider_error *err)
 {
-    if (check_new(hybrid, err) < 0 || check_config(&hybrid->config, err) < 0)
+    if (check_new(hybrid, err) < 0 || check_config(&hybrid->config, err) < 0 ||
+        find_database(hybrid, err) < 0)
         return -1;
     hybrid->told = (struct relay_observer){.ctx = hybrid,
                                            .note = on_note,

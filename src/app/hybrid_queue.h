@@ -21,9 +21,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "core/hybrid.h"
 #include "outrider/event.h"
 
-#define HYBRID_PLACE_SIZE 128
 #define HYBRID_BYTES_MAX ((size_t)64 << 20)
 
 /* An event of a committed transaction; its bytes stand behind it. */

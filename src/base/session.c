@@ -68,20 +68,18 @@ static int check_open(const struct outrider_session *s, struct outrider_error *e
     return 0;
 }
 
-void *outrider__session_lend(struct outrider_session *s, const struct session_ops *ops,
+void *outrider__session_lend(struct outrider_session *s, const struct session_ops **ret_ops,
                              struct outrider_error *err)
 {
     if (check_idle(s, err) < 0)
         return NULL;
-    if (s->ops != ops)
-        (void)outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                             "the session is on another kind of database");
-    else if (s->inserter.insert != NULL)
+    if (s->inserter.insert != NULL) {
         (void)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                              "the session publishes by itself already");
-    else
-        return s->conn;
-    return NULL;
+        return NULL;
+    }
+    *ret_ops = s->ops;
+    return s->conn;
 }
 
 void outrider__session_insert_by(struct outrider_session *s,

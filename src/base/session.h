@@ -8,6 +8,7 @@
 
 /* What a database does for a session. */
 struct session_ops {
+    const char *database; /* the scheme of its URLs */
     int (*begin)(void *conn, struct outrider_error *err);
     /* Whether the transaction that begin() opened can still commit; if not,
      * *ret_how says what became of it once it is rolled back. */
@@ -31,9 +32,9 @@ struct session_inserter {
 
 int outrider__session_new(void *conn, const struct session_ops *ops, size_t max_payload,
                           struct outrider_session **ret_session, struct outrider_error *err);
-/* The connection of a session that an inserter may be given to: on a database of
- * these ops, between two transactions, without one so far. NULL: it may not. */
-void *outrider__session_lend(struct outrider_session *s, const struct session_ops *ops,
+/* The connection of a session that an inserter may be given to: between two transactions,
+ * and without an inserter so far. NULL with err: none may. *ret_ops is its database. */
+void *outrider__session_lend(struct outrider_session *s, const struct session_ops **ret_ops,
                              struct outrider_error *err);
 void outrider__session_insert_by(struct outrider_session *s,
                                  const struct session_inserter *inserter);

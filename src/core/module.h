@@ -13,6 +13,7 @@
 #define CORE_MODULE_H
 
 #include "core/adapter.h"
+#include "core/hybrid.h"
 #include "core/sink.h"
 #include "core/source.h"
 #include "core/store.h"
@@ -24,7 +25,8 @@ struct module {
     const struct source_ops *source;
     const struct store_ops *store;
     const struct sink_ops *sink;
-    const char *client_version; /* "SQLite 3.40.1", for `outrider version` */
+    const struct hybrid_ops *hybrid; /* of a database; NULL: no hybrid publishing */
+    const char *client_version;      /* "SQLite 3.40.1", for `outrider version` */
 };
 
 #define OUTRIDER_MODULE_SYMBOL "outrider_module"

@@ -353,6 +353,23 @@ int outrider__store_find(const char *scheme, const struct store_ops **ret_ops,
     return 0;
 }
 
+int outrider__hybrid_find(const char *scheme, const struct hybrid_ops **ret_ops,
+                          struct outrider_error *err)
+{
+    const struct module *m;
+    if (module_of(scheme, &m, err) < 0)
+        return -1;
+    if (m == NULL || m->source == NULL)
+        return not_found(scheme, ROLE_SOURCE, m, err);
+    if (m->hybrid == NULL)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "there is no hybrid publishing for '%s:'; leave publishing to the "
+                              "relay",
+                              scheme);
+    *ret_ops = m->hybrid;
+    return 0;
+}
+
 int outrider__sink_find(const char *scheme, const struct sink_ops **ret_ops,
                         struct outrider_error *err)
 {

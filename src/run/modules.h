@@ -17,6 +17,9 @@ int outrider__source_find(const char *scheme, const struct source_ops **ret_ops,
                           struct outrider_error *err);
 int outrider__store_find(const char *scheme, const struct store_ops **ret_ops,
                          struct outrider_error *err);
+/* Fails also where the database has no hybrid publishing. */
+int outrider__hybrid_find(const char *scheme, const struct hybrid_ops **ret_ops,
+                          struct outrider_error *err);
 int outrider__sink_find(const char *scheme, const struct sink_ops **ret_ops,
                         struct outrider_error *err);
 

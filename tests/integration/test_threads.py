@@ -4,7 +4,7 @@ import unittest
 
 import variants
 
-TESTS = ("server_app_relay", "server_postgres_hybrid", "contract_sink_file", "contract_file_faults")
+TESTS = ("server_app_relay", "server_postgres_hybrid", "server_sqlite_watcher", "contract_sink_file", "contract_file_faults")
 
 
 class Threads(unittest.TestCase):

@@ -49,6 +49,7 @@ static enum outrider_completion sq_commit(void *conn, struct outrider_error *err
 }
 
 static const struct session_ops sqlite_session_ops = {
+    .database = "sqlite",
     .begin = sq_begin,
     .check = sq_check,
     .insert = sq_insert,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A session on the application's own PGconn: see outrider/session.h. */
-#include "session.h"
+#include "base/session.h"
 
 #include <string.h>
 
@@ -84,7 +84,8 @@ static int pg_rollback(void *conn, struct outrider_error *err)
     return run(conn, "ROLLBACK", "cannot roll back", err);
 }
 
-const struct session_ops outrider__pg_session_ops = {
+static const struct session_ops pg_session_ops = {
+    .database = "postgres",
     .begin = pg_begin,
     .check = pg_check,
     .insert = pg_insert,
@@ -95,5 +96,5 @@ const struct session_ops outrider__pg_session_ops = {
 int outrider_session_pg(struct pg_conn *conn, struct outrider_session **ret_session,
                         struct outrider_error *err)
 {
-    return outrider__session_new(conn, &outrider__pg_session_ops, PAYLOAD_MAX, ret_session, err);
+    return outrider__session_new(conn, &pg_session_ops, PAYLOAD_MAX, ret_session, err);
 }
