@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/strbuf.h"
 
+#include "base/json_write.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,27 +81,17 @@ void outrider__strbuf_appendf(struct strbuf *sb, const char *fmt, ...)
     va_end(ap);
 }
 
-/* 0: as it is; 'u': \u00XX; else the letter of a short escape. */
-static char escape_of(unsigned char c)
+/* One run of UTF-8. */
+static void append_escaped(struct strbuf *sb, struct bytes run)
 {
-    switch (c) {
-    case '"':
-        return '"';
-    case '\\':
-        return '\\';
-    case '\b':
-        return 'b';
-    case '\f':
-        return 'f';
-    case '\n':
-        return 'n';
-    case '\r':
-        return 'r';
-    case '\t':
-        return 't';
-    default:
-        return c < 0x20 ? 'u' : 0;
-    }
+    if (run.len == 0)
+        return;
+    size_t need = outrider__json_string_len(run) - 2;
+    char *p = outrider__strbuf_reserve(sb, need);
+    if (p == NULL)
+        return;
+    *outrider__json_put_escaped(p, run) = '\0';
+    sb->len += need;
 }
 
 void outrider__strbuf_append_json(struct strbuf *sb, struct bytes b)
@@ -107,44 +99,27 @@ void outrider__strbuf_append_json(struct strbuf *sb, struct bytes b)
     size_t start = 0, i = 0;
     strbuf_append_char(sb, '"');
     while (i < b.len) {
-        unsigned char c = (unsigned char)b.data[i];
-        char e = escape_of(c);
-        size_t n = c < 0x80 ? 1 : outrider__utf8_length(b.data + i, b.len - i);
-        if (e == 0 && n > 0) {
+        size_t n =
+            (unsigned char)b.data[i] < 0x80 ? 1 : outrider__utf8_length(b.data + i, b.len - i);
+        if (n > 0) {
             i += n;
             continue;
         }
-        outrider__strbuf_append(sb, bytes_of(b.data + start, i - start));
-        if (n == 0)
-            strbuf_append_str(sb, "\xef\xbf\xbd");
-        else if (e == 'u')
-            outrider__strbuf_appendf(sb, "\\u%04x", c);
-        else
-            outrider__strbuf_append(sb, bytes_of((char[]){'\\', e}, 2));
+        append_escaped(sb, bytes_of(b.data + start, i - start));
+        strbuf_append_str(sb, "\xef\xbf\xbd");
         start = ++i;
     }
     if (i > start)
-        outrider__strbuf_append(sb, bytes_of(b.data + start, i - start));
+        append_escaped(sb, bytes_of(b.data + start, i - start));
     strbuf_append_char(sb, '"');
 }
 
 void outrider__strbuf_append_base64(struct strbuf *sb, struct bytes b)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *in = (const unsigned char *)b.data;
-    size_t need = (b.len + 2) / 3 * 4;
-    char *out = outrider__strbuf_reserve(sb, need);
-    if (out == NULL)
+    size_t need = base64_len(b.len);
+    char *p = outrider__strbuf_reserve(sb, need);
+    if (p == NULL)
         return;
-    for (size_t i = 0; i < b.len; i += 3) {
-        size_t left = b.len - i;
-        unsigned v = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
-                     (left > 2 ? in[i + 2] : 0);
-        *out++ = digits[v >> 18 & 63];
-        *out++ = digits[v >> 12 & 63];
-        *out++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *out++ = left > 2 ? digits[v & 63] : '=';
-    }
+    *outrider__base64_put(p, b) = '\0';
     sb->len += need;
-    sb->data[sb->len] = '\0';
 }

@@ -9,124 +9,13 @@
 
 #include "base/hex.h"
 #include "base/json.h"
+#include "base/json_write.h"
 
-/* How many bytes a byte of a JSON string takes: itself, \n, or \u0000. */
-static size_t width_of(unsigned char c)
-{
-    if (c >= 0x20)
-        return c == '"' || c == '\\' ? 2 : 1;
-    return c == '\b' || c == '\f' || c == '\n' || c == '\r' || c == '\t' ? 2 : 6;
-}
-
-#define ONES 0x0101010101010101ULL
-#define HIGHS 0x8080808080808080ULL
-
-/* Whether all bytes can stand in a JSON string as they are and are ASCII: names
- * and ids are, nearly always. Eight at a time; a borrow can only say no too often. */
-static bool is_plain(struct bytes b)
-{
-    size_t i = 0;
-    for (; i + 8 <= b.len; i += 8) {
-        uint64_t w;
-        memcpy(&w, b.data + i, 8);
-        uint64_t quote = w ^ (ONES * '"'), slash = w ^ (ONES * '\\');
-        if (((quote - ONES) | (slash - ONES) | (w - ONES * 0x20) | w) & HIGHS)
-            return false;
-    }
-    for (; i < b.len; i++)
-        if ((unsigned char)b.data[i] >= 0x80 || width_of((unsigned char)b.data[i]) != 1)
-            return false;
-    return true;
-}
-
-/* Bytes that are not UTF-8 become U+FFFD, three bytes each. */
-static size_t string_room(struct bytes b)
-{
-    size_t n = 2;
-    if (is_plain(b))
-        return b.len + 2;
-    bool is_utf8 = outrider__bytes_is_utf8(b);
-    for (size_t i = 0; i < b.len; i++)
-        n += !is_utf8 && (unsigned char)b.data[i] >= 0x80 ? 3 : width_of((unsigned char)b.data[i]);
-    return n;
-}
-
-static char *put(char *p, struct bytes b)
+static char *envelope_put(char *p, struct bytes b)
 {
     if (b.len > 0)
         memcpy(p, b.data, b.len);
     return p + b.len;
-}
-
-static char *put_escape(char *p, unsigned char c)
-{
-    static const char hex[] = "0123456789abcdef";
-    *p++ = '\\';
-    switch (c) {
-    case '\b':
-        *p++ = 'b';
-        return p;
-    case '\f':
-        *p++ = 'f';
-        return p;
-    case '\n':
-        *p++ = 'n';
-        return p;
-    case '\r':
-        *p++ = 'r';
-        return p;
-    case '\t':
-        *p++ = 't';
-        return p;
-    default:
-        break;
-    }
-    if (c >= 0x20) {
-        *p++ = (char)c;
-        return p;
-    }
-    p = put(p, BYTES_LIT("u00"));
-    *p++ = hex[c >> 4];
-    *p++ = hex[c & 15];
-    return p;
-}
-
-/* room is what string_room said: if that is the plain length, nothing needs a look. */
-static char *put_string(char *p, struct bytes b, size_t room)
-{
-    *p++ = '"';
-    if (room == b.len + 2) {
-        p = put(p, b);
-    } else {
-        bool is_utf8 = outrider__bytes_is_utf8(b);
-        for (size_t i = 0; i < b.len; i++) {
-            unsigned char c = (unsigned char)b.data[i];
-            if (!is_utf8 && c >= 0x80)
-                p = put(p, BYTES_LIT("\xef\xbf\xbd"));
-            else if (width_of(c) > 1)
-                p = put_escape(p, c);
-            else
-                *p++ = (char)c;
-        }
-    }
-    *p++ = '"';
-    return p;
-}
-
-static char *put_base64(char *p, struct bytes b)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *in = (const unsigned char *)b.data;
-    for (size_t i = 0; i < b.len; i += 3) {
-        size_t left = b.len - i;
-        unsigned v = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
-                     (left > 2 ? in[i + 2] : 0);
-        *p++ = digits[v >> 18 & 63];
-        *p++ = digits[v >> 12 & 63];
-        *p++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *p++ = left > 2 ? digits[v & 63] : '=';
-    }
-    return p;
 }
 
 /* One member in front of the payload: `,"name":` as it stands, and a string. */
@@ -149,7 +38,7 @@ struct message {
 
 static void add(struct message *m, struct bytes name, struct bytes value)
 {
-    size_t room = string_room(value);
+    size_t room = outrider__json_string_len(value);
     m->members[m->n++] = (struct member){name, value, room};
     m->room += name.len + room;
 }
@@ -157,8 +46,8 @@ static void add(struct message *m, struct bytes name, struct bytes value)
 static char *put_members(char *p, const struct message *m)
 {
     for (size_t i = 0; i < m->n; i++) {
-        p = put(p, m->members[i].name);
-        p = put_string(p, m->members[i].value, m->members[i].room);
+        p = envelope_put(p, m->members[i].name);
+        p = outrider__json_put_string(p, m->members[i].value, m->members[i].room);
     }
     return p;
 }
@@ -181,7 +70,7 @@ static int build_json(const struct message *m, struct bytes payload, struct aren
     char *start = outrider__arena_alloc(arena, m->room + m->json_name.len + payload.len + 1);
     if (start == NULL)
         return outrider__fail_nomem(err);
-    char *p = put(put_members(start, m), m->json_name);
+    char *p = envelope_put(put_members(start, m), m->json_name);
     ssize_t len = outrider__json_minify(payload, p);
     if (len < 0)
         return 0;
@@ -196,16 +85,18 @@ static int build_other(const struct message *m, struct bytes payload, struct are
 {
     bool is_null = bytes_is_null(payload), is_text = outrider__bytes_is_utf8(payload);
     struct bytes name = is_null ? m->null_text : is_text ? m->text_name : m->base64_name;
-    size_t room = is_null ? 0 : is_text ? string_room(payload) : (payload.len + 2) / 3 * 4 + 2;
+    size_t room = is_null   ? 0
+                  : is_text ? outrider__json_string_len(payload)
+                            : base64_len(payload.len) + 2;
     char *start = outrider__arena_alloc(arena, m->room + name.len + room + 1);
     if (start == NULL)
         return outrider__fail_nomem(err);
-    char *p = put(put_members(start, m), name);
+    char *p = envelope_put(put_members(start, m), name);
     if (!is_null && is_text) {
-        p = put_string(p, payload, room);
+        p = outrider__json_put_string(p, payload, room);
     } else if (!is_null) {
         *p++ = '"';
-        p = put_base64(p, payload);
+        p = outrider__base64_put(p, payload);
         *p++ = '"';
     }
     *p++ = '}';
@@ -263,7 +154,7 @@ static struct bytes raw_header(const struct event *e, const struct object_member
 /* Room for put_payload. */
 static size_t payload_room(struct bytes payload)
 {
-    size_t text = string_room(payload), base64 = (payload.len + 2) / 3 * 4 + 2;
+    size_t text = outrider__json_string_len(payload), base64 = base64_len(payload.len) + 2;
     return text > base64 ? text : base64;
 }
 
@@ -271,13 +162,13 @@ static char *put_payload(char *p, struct bytes payload, bool is_string)
 {
     ssize_t len = !is_string && may_be_json(payload) ? outrider__json_minify(payload, p) : -1;
     if (bytes_is_null(payload))
-        return put(p, BYTES_LIT("null"));
+        return envelope_put(p, BYTES_LIT("null"));
     if (len >= 0)
         return p + len;
     if (outrider__bytes_is_utf8(payload))
-        return put_string(p, payload, string_room(payload));
+        return outrider__json_put_string(p, payload, outrider__json_string_len(payload));
     *p++ = '"';
-    p = put_base64(p, payload);
+    p = outrider__base64_put(p, payload);
     *p++ = '"';
     return p;
 }
@@ -292,19 +183,20 @@ int outrider__object_build(const struct event *e, const struct object_member *me
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++) {
         values[i] = raw_header(e, &members[i], arena);
-        room += string_room(members[i].name) + values[i].len + 2;
+        room += outrider__json_string_len(members[i].name) + values[i].len + 2;
     }
     char *start = outrider__arena_alloc(arena, room), *p = start;
     if (start == NULL)
         return outrider__fail_nomem(err);
-    p = put_payload(put(p, BYTES_LIT("{\"payload\":")), e->payload, payload_is_string);
+    p = put_payload(envelope_put(p, BYTES_LIT("{\"payload\":")), e->payload, payload_is_string);
     for (size_t i = 0; i < n; i++) {
         if (bytes_is_null(values[i]))
             continue;
         *p++ = ',';
-        p = put_string(p, members[i].name, string_room(members[i].name));
+        p = outrider__json_put_string(p, members[i].name,
+                                      outrider__json_string_len(members[i].name));
         *p++ = ':';
-        p = put(p, values[i]);
+        p = envelope_put(p, values[i]);
     }
     *p++ = '}';
     *ret_payload = bytes_of(start, (size_t)(p - start));

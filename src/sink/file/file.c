@@ -38,8 +38,7 @@
 #define ROOT_MAX (PATH_MAX - TOPIC_DIR_SIZE - 64)
 
 struct file_sink {
-    struct sink base; /* must stay first: see file_of() */
-    struct flusher flusher;
+    struct flusher_sink base; /* must stay first: see file_of() */
     char root[PATH_MAX];
     int64_t rotate_size;
 
@@ -331,7 +330,7 @@ static int file_open(struct sink *s, const struct pipeline_config *config, struc
 {
     struct file_sink *f = file_of(s);
     (void)now;
-    f->flusher = (struct flusher){.done_fd = -1};
+    f->base.flusher = (struct flusher){.done_fd = -1};
     f->n_topics = f->n_wave = f->last = 0;
     f->clock = 0;
     f->rotate_size = file_options(config)->rotate_size;
@@ -344,38 +343,13 @@ static int file_open(struct sink *s, const struct pipeline_config *config, struc
     if (strlen(f->root) > ROOT_MAX)
         return fail_open("cannot use the sink's directory", f->root, ENAMETOOLONG, err);
     (void)snprintf(s->description, sizeof s->description, "file:%.240s", f->root);
-    return outrider__flusher_start(&f->flusher, s, &file_flusher_ops, err);
-}
-
-static size_t file_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
-{
-    (void)now;
-    return outrider__flusher_submit(&file_of(s)->flusher, d, n);
-}
-
-static void file_flush(struct sink *s, struct instant now)
-{
-    (void)now;
-    outrider__flusher_flush(&file_of(s)->flusher);
-}
-
-static int file_poll(struct sink *s, struct instant now, struct outrider_error *err)
-{
-    (void)now;
-    (void)err;
-    outrider__flusher_report(&file_of(s)->flusher);
-    return 0;
-}
-
-static int file_fds(struct sink *s, struct pollfd *ret_fds, int max)
-{
-    return outrider__flusher_fds(&file_of(s)->flusher, ret_fds, max);
+    return outrider__flusher_start(&f->base.flusher, s, &file_flusher_ops, err);
 }
 
 static void file_close(struct sink *s)
 {
     struct file_sink *f = file_of(s);
-    outrider__flusher_stop(&f->flusher);
+    outrider__flusher_stop(&f->base.flusher);
     while (f->n_topics > 0)
         outrider__topic_close(&f->topics[--f->n_topics]);
     outrider__strbuf_release(&f->lines);
@@ -385,9 +359,9 @@ const struct sink_ops outrider__sink_file = {
     .scheme = "file",
     .size = sizeof(struct file_sink),
     .open = file_open,
-    .submit = file_submit,
-    .flush = file_flush,
-    .poll = file_poll,
-    .fds = file_fds,
+    .submit = outrider__flusher_sink_submit,
+    .flush = outrider__flusher_sink_flush,
+    .poll = outrider__flusher_sink_poll,
+    .fds = outrider__flusher_sink_fds,
     .close = file_close,
 };

@@ -8,17 +8,22 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static struct flusher_group *group_at(struct flusher *f, unsigned long number)
+static struct flusher *flusher_of(struct sink *s)
+{
+    return &((struct flusher_sink *)s)->flusher;
+}
+
+static struct flusher_group *flusher_group_at(struct flusher *f, unsigned long number)
 {
     return &f->groups[number % FLUSHER_GROUPS];
 }
 
-static bool has_room(const struct flusher *f)
+static bool flusher_has_room(const struct flusher *f)
 {
     return !f->halted && f->fill - f->head < FLUSHER_GROUPS;
 }
 
-static void signal_done(struct flusher *f)
+static void flusher_signal_done(struct flusher *f)
 {
     uint64_t one = 1;
     /* Fails only when the counter is full, and then it is readable already. */
@@ -27,26 +32,26 @@ static void signal_done(struct flusher *f)
 }
 
 /* Waits for a group to write; NULL when the thread shall end. */
-static struct flusher_group *take(struct flusher *f)
+static struct flusher_group *flusher_take(struct flusher *f)
 {
     while (!f->stopping) {
         if (!f->halted && f->work < f->fill)
-            return group_at(f, f->work);
+            return flusher_group_at(f, f->work);
         if (!f->halted && f->wanted) {
             f->wanted = false;
-            return group_at(f, f->fill++);
+            return flusher_group_at(f, f->fill++);
         }
         pthread_cond_wait(&f->wake, &f->mutex);
     }
     return NULL;
 }
 
-static void *run(void *arg)
+static void *flusher_run(void *arg)
 {
     struct flusher *f = arg;
     pthread_mutex_lock(&f->mutex);
     for (;;) {
-        struct flusher_group *g = take(f);
+        struct flusher_group *g = flusher_take(f);
         if (g == NULL)
             break;
         pthread_mutex_unlock(&f->mutex);
@@ -54,19 +59,19 @@ static void *run(void *arg)
         pthread_mutex_lock(&f->mutex);
         f->halted = !ok;
         f->work++;
-        signal_done(f);
+        flusher_signal_done(f);
     }
     pthread_mutex_unlock(&f->mutex);
     return NULL;
 }
 
 /* Signals are the program's business: none is delivered to this thread. */
-static int start_thread(struct flusher *f)
+static int flusher_start_thread(struct flusher *f)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&f->thread, NULL, run, f);
+    int e = pthread_create(&f->thread, NULL, flusher_run, f);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return e;
 }
@@ -88,7 +93,7 @@ int outrider__flusher_start(struct flusher *f, struct sink *s, const struct flus
     pthread_mutex_init(&f->mutex, NULL);
     pthread_cond_init(&f->wake, NULL);
     f->started = true;
-    int e = start_thread(f);
+    int e = flusher_start_thread(f);
     if (e != 0) {
         f->stopping = true;
         outrider__flusher_stop(f);
@@ -116,29 +121,32 @@ void outrider__flusher_stop(struct flusher *f)
 }
 
 /* What a delivery counts in a group; close enough to what it will be on disk. */
-static size_t weight(const struct delivery *d)
+static size_t flusher_weight(const struct delivery *d)
 {
     return d->payload.len + d->topic.len + d->key.len + 128;
 }
 
 /* Fills the group from the front of d, stops when it is full. */
-static size_t fill_group(struct flusher_group *g, struct delivery **d, size_t n)
+static size_t flusher_fill_group(struct flusher_group *g, struct delivery **d, size_t n)
 {
     size_t i = 0;
     while (i < n && g->n < FLUSHER_GROUP_ITEMS && g->bytes < FLUSHER_GROUP_BYTES) {
         g->items[g->n++] = d[i];
-        g->bytes += weight(d[i++]);
+        g->bytes += flusher_weight(d[i++]);
     }
     return i;
 }
 
-size_t outrider__flusher_submit(struct flusher *f, struct delivery **d, size_t n)
+size_t outrider__flusher_sink_submit(struct sink *s, struct delivery **d, size_t n,
+                                     struct instant now)
 {
+    struct flusher *f = flusher_of(s);
     size_t taken = 0;
+    (void)now;
     pthread_mutex_lock(&f->mutex);
-    while (taken < n && has_room(f)) {
-        struct flusher_group *g = group_at(f, f->fill);
-        taken += fill_group(g, d + taken, n - taken);
+    while (taken < n && flusher_has_room(f)) {
+        struct flusher_group *g = flusher_group_at(f, f->fill);
+        taken += flusher_fill_group(g, d + taken, n - taken);
         if (g->n == FLUSHER_GROUP_ITEMS || g->bytes >= FLUSHER_GROUP_BYTES) {
             f->fill++;
             f->wanted = false;
@@ -149,17 +157,19 @@ size_t outrider__flusher_submit(struct flusher *f, struct delivery **d, size_t n
     return taken;
 }
 
-void outrider__flusher_flush(struct flusher *f)
+void outrider__flusher_sink_flush(struct sink *s, struct instant now)
 {
+    struct flusher *f = flusher_of(s);
+    (void)now;
     pthread_mutex_lock(&f->mutex);
-    if (has_room(f) && group_at(f, f->fill)->n > 0) {
+    if (flusher_has_room(f) && flusher_group_at(f, f->fill)->n > 0) {
         f->wanted = true;
         pthread_cond_signal(&f->wake);
     }
     pthread_mutex_unlock(&f->mutex);
 }
 
-static void report_group(struct flusher *f, struct flusher_group *g)
+static void flusher_report_group(struct flusher *f, struct flusher_group *g)
 {
     struct sink *s = f->sink;
     for (size_t i = 0; i < g->n; i++) {
@@ -180,18 +190,19 @@ static void report_group(struct flusher *f, struct flusher_group *g)
 
 /* The failed group is the last one written; those behind it were not touched
  * by the thread, which waits while halted is set. */
-static void report_behind_failed(struct flusher *f, const struct outrider_error *why,
-                                 unsigned long from, unsigned long to)
+static void flusher_report_behind_failed(struct flusher *f, const struct outrider_error *why,
+                                         unsigned long from, unsigned long to)
 {
     for (unsigned long k = from; k <= to && k - f->head < FLUSHER_GROUPS; k++) {
-        struct flusher_group *g = group_at(f, k);
+        struct flusher_group *g = flusher_group_at(f, k);
         g->why = *why;
         memset(g->results, flusher_result(why), g->n);
-        report_group(f, g);
+        flusher_report_group(f, g);
     }
 }
 
-void outrider__flusher_report(struct flusher *f)
+/* Reports what is done through sink->reported. */
+static void flusher_report(struct flusher *f)
 {
     pthread_mutex_lock(&f->mutex);
     unsigned long head = f->head, work = f->work, fill = f->fill;
@@ -205,11 +216,11 @@ void outrider__flusher_report(struct flusher *f)
     if (head == work)
         return;
 
-    struct outrider_error why = group_at(f, work - 1)->why;
+    struct outrider_error why = flusher_group_at(f, work - 1)->why;
     for (unsigned long k = head; k < work; k++)
-        report_group(f, group_at(f, k));
+        flusher_report_group(f, flusher_group_at(f, k));
     if (halted)
-        report_behind_failed(f, &why, work, fill);
+        flusher_report_behind_failed(f, &why, work, fill);
 
     pthread_mutex_lock(&f->mutex);
     f->head = work;
@@ -221,8 +232,17 @@ void outrider__flusher_report(struct flusher *f)
     pthread_mutex_unlock(&f->mutex);
 }
 
-int outrider__flusher_fds(struct flusher *f, struct pollfd *ret_fds, int max)
+int outrider__flusher_sink_poll(struct sink *s, struct instant now, struct outrider_error *err)
 {
+    (void)now;
+    (void)err;
+    flusher_report(flusher_of(s));
+    return 0;
+}
+
+int outrider__flusher_sink_fds(struct sink *s, struct pollfd *ret_fds, int max)
+{
+    const struct flusher *f = flusher_of(s);
     if (max < 1 || !f->started)
         return 0;
     ret_fds[0] = (struct pollfd){.fd = f->done_fd, .events = POLLIN};

@@ -45,7 +45,7 @@ struct flusher_ops {
 };
 
 struct flusher {
-    struct sink *sink;
+    struct sink *sink; /* the one that holds this flusher */
     const struct flusher_ops *ops;
     struct flusher_group *groups; /* a ring of FLUSHER_GROUPS */
     pthread_t thread;
@@ -64,15 +64,24 @@ struct flusher {
     bool stopping;
 };
 
+/* The base of a sink that writes through a flusher: its first member. */
+struct flusher_sink {
+    struct sink base; /* must stay first */
+    struct flusher flusher;
+};
+
+/* Calls of struct sink_ops for such a sink. Its own open() ends with flusher_start(), its
+ * own close() begins with flusher_stop(). */
+size_t outrider__flusher_sink_submit(struct sink *s, struct delivery **d, size_t n,
+                                     struct instant now);
+void outrider__flusher_sink_flush(struct sink *s, struct instant now);
+int outrider__flusher_sink_poll(struct sink *s, struct instant now, struct outrider_error *err);
+int outrider__flusher_sink_fds(struct sink *s, struct pollfd *ret_fds, int max);
+
 int outrider__flusher_start(struct flusher *f, struct sink *s, const struct flusher_ops *ops,
                             struct outrider_error *err);
 /* Legal after a failed start, and on one that is all zero. */
 void outrider__flusher_stop(struct flusher *f);
-size_t outrider__flusher_submit(struct flusher *f, struct delivery **d, size_t n);
-void outrider__flusher_flush(struct flusher *f);
-/* Reports what is done through sink->reported. */
-void outrider__flusher_report(struct flusher *f);
-int outrider__flusher_fds(struct flusher *f, struct pollfd *ret_fds, int max);
 
 /* What an error means for those that wait for the group. */
 static inline enum sink_result flusher_result(const struct outrider_error *why)

@@ -7,20 +7,21 @@
 #include "sink/file/line.h"
 
 #include "base/json.h"
+#include "base/json_write.h"
 
 #include <stdio.h>
 
 #define LITERAL_SLACK 256 /* more than all the fixed text and numbers of a line */
 
-static inline char *put(char *p, const char *data, size_t n)
+static inline char *line_put(char *p, const char *data, size_t n)
 {
     memcpy(p, data, n);
     return p + n;
 }
 
-#define PUT_LIT(p, s) put((p), "" s, sizeof(s) - 1)
+#define PUT_LIT(p, s) line_put((p), "" s, sizeof(s) - 1)
 
-static char *put_u64(char *p, uint64_t v)
+static char *line_put_u64(char *p, uint64_t v)
 {
     char digits[20];
     char *q = digits + sizeof digits;
@@ -28,159 +29,61 @@ static char *put_u64(char *p, uint64_t v)
         *--q = (char)('0' + v % 10);
         v /= 10;
     } while (v > 0);
-    return put(p, q, (size_t)(digits + sizeof digits - q));
-}
-
-/* Whether any of eight bytes is below 0x20, a quote, a backslash, or above 0x7e. */
-static inline bool any_special(uint64_t w)
-{
-    const uint64_t ones = 0x0101010101010101ULL, high = 0x8080808080808080ULL;
-    uint64_t quote = w ^ (ones * '"'), slash = w ^ (ones * '\\');
-    uint64_t below = w - ones * 0x20;
-    uint64_t hit = below | w | ((quote - ones) & ~quote) | ((slash - ones) & ~slash);
-    return (hit & high) != 0;
-}
-
-static inline bool is_special(unsigned char c)
-{
-    return c < 0x20 || c == '"' || c == '\\' || c >= 0x80;
-}
-
-/* Whether the bytes stand in a JSON string as they are. */
-static bool is_plain(struct bytes b)
-{
-    size_t i = 0;
-    for (; i + 8 <= b.len; i += 8) {
-        uint64_t w;
-        memcpy(&w, b.data + i, 8);
-        if (any_special(w))
-            return false;
-    }
-    for (; i < b.len; i++)
-        if (is_special((unsigned char)b.data[i]))
-            return false;
-    return true;
-}
-
-static size_t escaped_len(struct bytes b)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < b.len; i++) {
-        unsigned char c = (unsigned char)b.data[i];
-        if (c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t' || c == '\b' || c == '\f')
-            n += 2;
-        else
-            n += c < 0x20 ? 6 : 1;
-    }
-    return n;
-}
-
-static char *put_escape(char *p, unsigned char c)
-{
-    static const char hex[] = "0123456789abcdef";
-    static const char shorts[0x20] = {
-        ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
-    *p++ = '\\';
-    if (c >= 0x20) {
-        *p++ = (char)c;
-    } else if (shorts[c] != 0) {
-        *p++ = shorts[c];
-    } else {
-        p = PUT_LIT(p, "u00");
-        *p++ = hex[c >> 4];
-        *p++ = hex[c & 15];
-    }
-    return p;
-}
-
-/* The inside of a JSON string; the bytes are UTF-8. */
-static char *put_escaped(char *p, struct bytes b)
-{
-    for (size_t i = 0; i < b.len; i++) {
-        unsigned char c = (unsigned char)b.data[i];
-        if (c < 0x20 || c == '"' || c == '\\')
-            p = put_escape(p, c);
-        else
-            *p++ = (char)c;
-    }
-    return p;
+    return line_put(p, q, (size_t)(digits + sizeof digits - q));
 }
 
 /* A JSON string with its quotes; false where the bytes are not UTF-8. */
-static bool put_string(char **p, struct bytes b)
+static bool line_put_string(char **p, struct bytes b)
 {
-    bool plain = is_plain(b);
-    if (!plain && !outrider__bytes_is_utf8(b))
+    bool is_plain = outrider__json_is_plain(b);
+    if (!is_plain && !outrider__bytes_is_utf8(b))
         return false;
     char *q = *p;
     *q++ = '"';
-    if (plain)
-        q = b.len > 0 ? put(q, b.data, b.len) : q;
+    if (is_plain)
+        q = b.len > 0 ? line_put(q, b.data, b.len) : q;
     else
-        q = put_escaped(q, b);
+        q = outrider__json_put_escaped(q, b);
     *q++ = '"';
     *p = q;
     return true;
 }
 
-static size_t base64_len(size_t n)
+static char *line_put_base64(char *p, struct bytes b)
 {
-    return (n + 2) / 3 * 4;
-}
-
-static char *put_base64(char *p, struct bytes b)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const unsigned char *in = (const unsigned char *)b.data;
     *p++ = '"';
-    for (size_t i = 0; i < b.len; i += 3) {
-        size_t left = b.len - i;
-        unsigned v = (unsigned)in[i] << 16 | (left > 1 ? (unsigned)in[i + 1] << 8 : 0) |
-                     (left > 2 ? in[i + 2] : 0);
-        *p++ = digits[v >> 18 & 63];
-        *p++ = digits[v >> 12 & 63];
-        *p++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *p++ = left > 2 ? digits[v & 63] : '=';
-    }
+    p = outrider__base64_put(p, b);
     *p++ = '"';
     return p;
 }
 
-static char *put_key(char *p, struct bytes key)
+static char *line_put_key(char *p, struct bytes key)
 {
     if (bytes_is_null(key))
         return PUT_LIT(p, ",\"key\":null");
     char *q = PUT_LIT(p, ",\"key\":");
-    if (put_string(&q, key))
+    if (line_put_string(&q, key))
         return q;
-    return put_base64(PUT_LIT(p, ",\"key_base64\":"), key);
+    return line_put_base64(PUT_LIT(p, ",\"key_base64\":"), key);
 }
 
-static char *put_header_name(char *p, struct bytes name)
+static char *line_put_header_name(char *p, struct bytes name)
 {
-    if (put_string(&p, name))
+    if (line_put_string(&p, name))
         return p;
-    *p++ = '"';
-    for (size_t i = 0; i < name.len; i++) {
-        if ((unsigned char)name.data[i] < 0x80)
-            p = put_escaped(p, bytes_of(name.data + i, 1));
-        else
-            p = PUT_LIT(p, "\xef\xbf\xbd");
-    }
-    *p++ = '"';
-    return p;
+    return outrider__json_put_string(p, name, outrider__json_string_len(name));
 }
 
-static char *put_headers(char *p, const struct delivery *d)
+static char *line_put_headers(char *p, const struct delivery *d)
 {
     p = PUT_LIT(p, ",\"headers\":{");
     for (size_t i = 0; i < d->n_headers; i++) {
         if (i > 0)
             *p++ = ',';
-        p = put_header_name(p, d->headers[i].name);
+        p = line_put_header_name(p, d->headers[i].name);
         *p++ = ':';
-        if (!put_string(&p, d->headers[i].value)) {
-            p = put_base64(PUT_LIT(p, "{\"base64\":"), d->headers[i].value);
+        if (!line_put_string(&p, d->headers[i].value)) {
+            p = line_put_base64(PUT_LIT(p, "{\"base64\":"), d->headers[i].value);
             *p++ = '}';
         }
     }
@@ -189,7 +92,7 @@ static char *put_headers(char *p, const struct delivery *d)
 }
 
 /* Room that everything but the payload can take at most. */
-static size_t head_bound(const struct delivery *d, struct bytes topic_member)
+static size_t line_head_bound(const struct delivery *d, struct bytes topic_member)
 {
     size_t n = LITERAL_SLACK + topic_member.len + 6 * d->key.len;
     for (size_t i = 0; i < d->n_headers; i++)
@@ -197,21 +100,22 @@ static size_t head_bound(const struct delivery *d, struct bytes topic_member)
     return n;
 }
 
-static char *put_head(char *p, uint64_t offset, struct bytes topic_member, const struct delivery *d)
+static char *line_put_head(char *p, uint64_t offset, struct bytes topic_member,
+                           const struct delivery *d)
 {
     p = PUT_LIT(p, "{\"offset\":");
-    p = put_u64(p, offset);
-    p = put(p, topic_member.data, topic_member.len);
-    p = put_key(p, d->key);
+    p = line_put_u64(p, offset);
+    p = line_put(p, topic_member.data, topic_member.len);
+    p = line_put_key(p, d->key);
     if (d->partition >= 0) {
         p = PUT_LIT(p, ",\"partition\":");
-        p = put_u64(p, (uint64_t)d->partition);
+        p = line_put_u64(p, (uint64_t)d->partition);
     }
     p = PUT_LIT(p, ",\"timestamp\":\"");
     outrider__clock_format(d->timestamp_us, p);
     p += strlen(p);
     *p++ = '"';
-    return put_headers(p, d);
+    return line_put_headers(p, d);
 }
 
 /*
@@ -219,7 +123,7 @@ static char *put_head(char *p, uint64_t offset, struct bytes topic_member, const
  * than the value alone. It stands at p, with room for a byte on either side.
  * Depth takes brackets, so hardly any value has to be looked at twice.
  */
-static bool fits_in_line(char *p, size_t n)
+static bool line_fits(char *p, size_t n)
 {
     size_t open = 0;
     for (size_t i = 0; i < n; i++)
@@ -234,7 +138,7 @@ static bool fits_in_line(char *p, size_t n)
     return ok;
 }
 
-static int put_payload(struct strbuf *out, struct bytes payload)
+static int line_put_payload(struct strbuf *out, struct bytes payload)
 {
     char *p = outrider__strbuf_reserve(out, payload.len + LITERAL_SLACK);
     if (p == NULL)
@@ -247,57 +151,56 @@ static int put_payload(struct strbuf *out, struct bytes payload)
     }
     p = PUT_LIT(p, ",\"payload\":");
     ssize_t n = outrider__json_minify(payload, p);
-    if (n >= 0 && (n < 2 * JSON_DEPTH || fits_in_line(p, (size_t)n))) {
+    if (n >= 0 && (n < 2 * JSON_DEPTH || line_fits(p, (size_t)n))) {
         out->len += (size_t)(p - start) + (size_t)n;
         return 0;
     }
     bool text = outrider__bytes_is_utf8(payload);
-    size_t need = text ? escaped_len(payload) : base64_len(payload.len);
+    size_t need = text ? outrider__json_string_len(payload) : base64_len(payload.len);
     start = p = outrider__strbuf_reserve(out, need + LITERAL_SLACK);
     if (p == NULL)
         return -1;
     if (text) {
-        p = put_escaped(PUT_LIT(p, ",\"payload_text\":\""), payload);
-        *p++ = '"';
+        p = outrider__json_put_string(PUT_LIT(p, ",\"payload_text\":"), payload, need);
     } else {
-        p = put_base64(PUT_LIT(p, ",\"payload_base64\":"), payload);
+        p = line_put_base64(PUT_LIT(p, ",\"payload_base64\":"), payload);
     }
     out->len += (size_t)(p - start);
     return 0;
 }
 
-static int too_large(struct outrider_error *err)
+static int line_too_large(struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
                           "the event makes a line of more than %zu bytes; lower max_payload",
                           FILE_LINE_MAX);
 }
 
-static int append_line(struct strbuf *out, uint64_t offset, struct bytes topic_member,
+static int line_append(struct strbuf *out, uint64_t offset, struct bytes topic_member,
                        const struct delivery *d, struct outrider_error *err)
 {
-    size_t start = out->len, bound = head_bound(d, topic_member);
+    size_t start = out->len, bound = line_head_bound(d, topic_member);
     if (d->payload.len > FILE_LINE_MAX || bound > 8 * FILE_LINE_MAX)
-        return too_large(err);
+        return line_too_large(err);
     char *p = outrider__strbuf_reserve(out, bound);
     if (p == NULL)
         return outrider__fail_nomem(err);
-    out->len += (size_t)(put_head(p, offset, topic_member, d) - p);
-    if (put_payload(out, d->payload) < 0)
+    out->len += (size_t)(line_put_head(p, offset, topic_member, d) - p);
+    if (line_put_payload(out, d->payload) < 0)
         return outrider__fail_nomem(err);
     p = outrider__strbuf_reserve(out, 2);
     if (p == NULL)
         return outrider__fail_nomem(err);
     out->len += (size_t)(PUT_LIT(p, "}\n") - p);
     out->data[out->len] = '\0';
-    return out->len - start <= FILE_LINE_MAX ? 0 : too_large(err);
+    return out->len - start <= FILE_LINE_MAX ? 0 : line_too_large(err);
 }
 
 int outrider__line_append(struct strbuf *out, uint64_t offset, struct bytes topic_member,
                           const struct delivery *d, struct outrider_error *err)
 {
     size_t before = out->len;
-    if (append_line(out, offset, topic_member, d, err) == 0)
+    if (line_append(out, offset, topic_member, d, err) == 0)
         return 0;
     out->len = before;
     out->failed = false;

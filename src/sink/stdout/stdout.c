@@ -35,9 +35,8 @@ struct stdout_topic {
 };
 
 struct stdout_sink {
-    struct sink base; /* must stay first: see stdout_of() */
-    struct flusher flusher;
-    int stop_fd; /* readable: do not wait for standard output any more */
+    struct flusher_sink base; /* must stay first: see stdout_of() */
+    int stop_fd;              /* readable: do not wait for standard output any more */
     size_t max_write;
 
     /* The flusher's thread only. */
@@ -281,7 +280,7 @@ static int stdout_open(struct sink *s, const struct pipeline_config *config, str
     struct stat st;
     (void)config;
     (void)now;
-    k->flusher = (struct flusher){.done_fd = -1};
+    k->base.flusher = (struct flusher){.done_fd = -1};
     k->topics = NULL;
     k->last = NULL;
     k->n_topics = k->size = 0;
@@ -299,32 +298,7 @@ static int stdout_open(struct sink *s, const struct pipeline_config *config, str
     k->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (k->stop_fd < 0)
         return outrider__fail_errno(err, errno, "cannot create an event descriptor for the sink");
-    return outrider__flusher_start(&k->flusher, s, &stdout_flusher_ops, err);
-}
-
-static size_t stdout_submit(struct sink *s, struct delivery **d, size_t n, struct instant now)
-{
-    (void)now;
-    return outrider__flusher_submit(&stdout_of(s)->flusher, d, n);
-}
-
-static void stdout_flush(struct sink *s, struct instant now)
-{
-    (void)now;
-    outrider__flusher_flush(&stdout_of(s)->flusher);
-}
-
-static int stdout_poll(struct sink *s, struct instant now, struct outrider_error *err)
-{
-    (void)now;
-    (void)err;
-    outrider__flusher_report(&stdout_of(s)->flusher);
-    return 0;
-}
-
-static int stdout_fds(struct sink *s, struct pollfd *ret_fds, int max)
-{
-    return outrider__flusher_fds(&stdout_of(s)->flusher, ret_fds, max);
+    return outrider__flusher_start(&k->base.flusher, s, &stdout_flusher_ops, err);
 }
 
 static void stdout_close(struct sink *s)
@@ -333,7 +307,7 @@ static void stdout_close(struct sink *s)
     uint64_t one = 1;
     if (k->stop_fd >= 0 && write(k->stop_fd, &one, sizeof one) < 0)
         errno = 0;
-    outrider__flusher_stop(&k->flusher);
+    outrider__flusher_stop(&k->base.flusher);
     if (k->stop_fd >= 0)
         close(k->stop_fd);
     k->stop_fd = -1;
@@ -351,9 +325,9 @@ const struct sink_ops outrider__sink_stdout = {
     .scheme = "stdout",
     .size = sizeof(struct stdout_sink),
     .open = stdout_open,
-    .submit = stdout_submit,
-    .flush = stdout_flush,
-    .poll = stdout_poll,
-    .fds = stdout_fds,
+    .submit = outrider__flusher_sink_submit,
+    .flush = outrider__flusher_sink_flush,
+    .poll = outrider__flusher_sink_poll,
+    .fds = outrider__flusher_sink_fds,
     .close = stdout_close,
 };
