@@ -14,12 +14,12 @@
 
 #define BATCH_MAX 256
 
-static int fail_no_hybrid(struct outrider_error *err)
+static int hybrid_fail_missing(struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no publisher was given");
 }
 
-static int name_owner(struct outrider_hybrid *h, struct outrider_error *err)
+static int hybrid_name_owner(struct outrider_hybrid *h, struct outrider_error *err)
 {
     char host[64] = "", id[OUTRIDER_ID_SIZE];
     (void)gethostname(host, sizeof host - 1);
@@ -33,7 +33,7 @@ int outrider_hybrid_new(const char *name, struct outrider_hybrid **ret_hybrid,
                         struct outrider_error *err)
 {
     if (ret_hybrid == NULL)
-        return fail_no_hybrid(err);
+        return hybrid_fail_missing(err);
     if (name != NULL && outrider__config_check_name(bytes_str(name), err) < 0)
         return -1;
     struct outrider_hybrid *h = calloc(1, sizeof *h);
@@ -47,7 +47,8 @@ int outrider_hybrid_new(const char *name, struct outrider_hybrid **ret_hybrid,
     }
     h->n_refs = 1;
     outrider__arena_init(&h->arena, 4096);
-    if (name_owner(h, err) < 0 || outrider__config_init(&h->config, &h->arena, name, err) < 0) {
+    if (hybrid_name_owner(h, err) < 0 ||
+        outrider__config_init(&h->config, &h->arena, name, err) < 0) {
         outrider_hybrid_free(h);
         return -1;
     }
@@ -55,10 +56,10 @@ int outrider_hybrid_new(const char *name, struct outrider_hybrid **ret_hybrid,
     return 0;
 }
 
-static int check_new(const struct outrider_hybrid *h, struct outrider_error *err)
+static int hybrid_check_new(const struct outrider_hybrid *h, struct outrider_error *err)
 {
     if (h == NULL)
-        return fail_no_hybrid(err);
+        return hybrid_fail_missing(err);
     if (!h->engine.is_started)
         return 0;
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -68,7 +69,7 @@ static int check_new(const struct outrider_hybrid *h, struct outrider_error *err
 int outrider_hybrid_set(struct outrider_hybrid *hybrid, const char *option, const char *value,
                         struct outrider_error *err)
 {
-    if (check_new(hybrid, err) < 0)
+    if (hybrid_check_new(hybrid, err) < 0)
         return -1;
     if (option == NULL || value == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -80,12 +81,12 @@ int outrider_hybrid_observe(struct outrider_hybrid *hybrid,
                             const struct outrider_relay_observer *observer,
                             struct outrider_error *err)
 {
-    if (check_new(hybrid, err) < 0)
+    if (hybrid_check_new(hybrid, err) < 0)
         return -1;
     return outrider__observer_copy(&hybrid->observer, observer, err);
 }
 
-static int check_config(const struct pipeline_config *c, struct outrider_error *err)
+static int hybrid_check_config(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (outrider__config_check(c, err) < 0)
         return -1;
@@ -100,7 +101,7 @@ static int check_config(const struct pipeline_config *c, struct outrider_error *
     return 0;
 }
 
-static int find_database(struct outrider_hybrid *h, struct outrider_error *err)
+static int hybrid_find_database(struct outrider_hybrid *h, struct outrider_error *err)
 {
     char scheme[32];
     if (outrider__url_scheme(bytes_str(h->config.source.url), scheme, sizeof scheme, err) < 0 ||
@@ -114,7 +115,7 @@ static int find_database(struct outrider_hybrid *h, struct outrider_error *err)
  * letters. A try ends before the lease does: it may begin in the lease's first
  * half and takes two fifths at most.
  */
-static void adjust(struct outrider_hybrid *h)
+static void hybrid_adjust(struct outrider_hybrid *h)
 {
     struct pipeline_config *c = &h->config;
     int64_t longest = c->hybrid.lease_us / 5 * 2;
@@ -129,8 +130,8 @@ static void adjust(struct outrider_hybrid *h)
         c->sink.send_timeout_us = longest;
 }
 
-static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
-                    const struct outrider_error *why)
+static void hybrid_on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
+                           const struct outrider_error *why)
 {
     (void)now;
     struct outrider_hybrid *h = ctx;
@@ -144,7 +145,7 @@ static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_
     outrider__observer_note(&h->observer, note, count, why);
 }
 
-static void on_event(void *ctx, struct instant now, const struct event *e)
+static void hybrid_on_event(void *ctx, struct instant now, const struct event *e)
 {
     (void)now;
     outrider__observer_event(&((struct outrider_hybrid *)ctx)->observer, e);
@@ -152,12 +153,12 @@ static void on_event(void *ctx, struct instant now, const struct event *e)
 
 int outrider_hybrid_start(struct outrider_hybrid *hybrid, struct outrider_error *err)
 {
-    if (check_new(hybrid, err) < 0 || check_config(&hybrid->config, err) < 0 ||
-        find_database(hybrid, err) < 0)
+    if (hybrid_check_new(hybrid, err) < 0 || hybrid_check_config(&hybrid->config, err) < 0 ||
+        hybrid_find_database(hybrid, err) < 0)
         return -1;
     hybrid->told = (struct relay_observer){.ctx = hybrid,
-                                           .note = on_note,
-                                           .event = on_event,
+                                           .note = hybrid_on_note,
+                                           .event = hybrid_on_event,
                                            .wants_delivered = hybrid->observer.event != NULL &&
                                                               hybrid->observer.wants_delivered};
     struct relay_setup setup = {.config = &hybrid->config,
@@ -166,7 +167,7 @@ int outrider_hybrid_start(struct outrider_hybrid *hybrid, struct outrider_error 
                                 .seed = (uint64_t)outrider__clock_now().wall_us};
     if (outrider__pipeline_sink(&hybrid->config, &setup, err) < 0)
         return -1;
-    adjust(hybrid);
+    hybrid_adjust(hybrid);
     hybrid->queue.n_slots = (size_t)hybrid->config.hybrid.queue;
     hybrid->queue.is_sink_up = true; /* until it says otherwise */
     return outrider__engine_prepare(&hybrid->engine, &setup, NULL, err) < 0
@@ -178,7 +179,7 @@ int outrider_hybrid_attach(struct outrider_hybrid *hybrid, struct outrider_sessi
                            struct outrider_error *err)
 {
     if (hybrid == NULL)
-        return fail_no_hybrid(err);
+        return hybrid_fail_missing(err);
     return outrider__hybrid_attach(hybrid, session, err);
 }
 
@@ -186,7 +187,7 @@ int outrider_hybrid_stats(struct outrider_hybrid *hybrid, struct outrider_hybrid
                           struct outrider_error *err)
 {
     if (hybrid == NULL)
-        return fail_no_hybrid(err);
+        return hybrid_fail_missing(err);
     if (stats == NULL || stats->size < sizeof stats->size)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "no statistics were given, or their size is not set: begin with "

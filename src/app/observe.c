@@ -39,7 +39,7 @@ void outrider__observer_note(const struct outrider_relay_observer *o, enum relay
         o->note(o->ctx, (enum outrider_relay_note)note, count, why);
 }
 
-static struct outrider_text text_of(struct bytes b)
+static struct outrider_text observe_text_of(struct bytes b)
 {
     return (struct outrider_text){b.data, b.len};
 }
@@ -48,11 +48,11 @@ void outrider__observer_event(const struct outrider_relay_observer *o, const str
 {
     struct outrider_relay_event told = {.size = sizeof told,
                                         .outcome = outrider__outcome_name(e->outcome),
-                                        .id = text_of(e->id),
-                                        .aggregate_type = text_of(e->aggregate_type),
-                                        .aggregate_id = text_of(e->aggregate_id),
-                                        .event_type = text_of(e->event_type),
-                                        .topic = text_of(e->delivery.topic),
+                                        .id = observe_text_of(e->id),
+                                        .aggregate_type = observe_text_of(e->aggregate_type),
+                                        .aggregate_id = observe_text_of(e->aggregate_id),
+                                        .event_type = observe_text_of(e->event_type),
+                                        .topic = observe_text_of(e->delivery.topic),
                                         .attempts = e->attempts,
                                         .reason = e->failure};
     if (o->event != NULL)

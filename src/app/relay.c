@@ -15,20 +15,20 @@ struct outrider_relay {
     struct relay_observer told;              /* passes on to that one */
 };
 
-static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
-                    const struct outrider_error *why)
+static void relay_on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
+                          const struct outrider_error *why)
 {
     (void)now;
     outrider__observer_note(&((struct outrider_relay *)ctx)->observer, note, count, why);
 }
 
-static void on_event(void *ctx, struct instant now, const struct event *e)
+static void relay_on_event(void *ctx, struct instant now, const struct event *e)
 {
     (void)now;
     outrider__observer_event(&((struct outrider_relay *)ctx)->observer, e);
 }
 
-static int fail_no_relay(struct outrider_error *err)
+static int relay_fail_missing(struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no relay was given");
 }
@@ -37,7 +37,7 @@ int outrider_relay_new(const char *name, struct outrider_relay **ret_relay,
                        struct outrider_error *err)
 {
     if (ret_relay == NULL)
-        return fail_no_relay(err);
+        return relay_fail_missing(err);
     if (name != NULL && outrider__config_check_name(bytes_str(name), err) < 0)
         return -1;
     struct outrider_relay *r = calloc(1, sizeof *r);
@@ -53,10 +53,10 @@ int outrider_relay_new(const char *name, struct outrider_relay **ret_relay,
     return 0;
 }
 
-static int check_new(const struct outrider_relay *r, struct outrider_error *err)
+static int relay_check_new(const struct outrider_relay *r, struct outrider_error *err)
 {
     if (r == NULL)
-        return fail_no_relay(err);
+        return relay_fail_missing(err);
     if (!r->engine.is_started)
         return 0;
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -68,7 +68,7 @@ static int check_new(const struct outrider_relay *r, struct outrider_error *err)
 int outrider_relay_set(struct outrider_relay *relay, const char *option, const char *value,
                        struct outrider_error *err)
 {
-    if (check_new(relay, err) < 0)
+    if (relay_check_new(relay, err) < 0)
         return -1;
     if (option == NULL || value == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -80,14 +80,14 @@ int outrider_relay_observe(struct outrider_relay *relay,
                            const struct outrider_relay_observer *observer,
                            struct outrider_error *err)
 {
-    if (check_new(relay, err) < 0)
+    if (relay_check_new(relay, err) < 0)
         return -1;
     return outrider__observer_copy(&relay->observer, observer, err);
 }
 
 int outrider_relay_start(struct outrider_relay *relay, unsigned flags, struct outrider_error *err)
 {
-    if (check_new(relay, err) < 0)
+    if (relay_check_new(relay, err) < 0)
         return -1;
     if ((flags & ~OUTRIDER_RELAY_ONCE) != 0)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "unknown flags 0x%x", flags);
@@ -100,8 +100,8 @@ int outrider_relay_start(struct outrider_relay *relay, unsigned flags, struct ou
         return -1;
     relay->told = (struct relay_observer){
         .ctx = relay,
-        .note = on_note,
-        .event = on_event,
+        .note = relay_on_note,
+        .event = relay_on_event,
         .wants_delivered = relay->observer.event != NULL && relay->observer.wants_delivered,
     };
     setup.observers = &relay->told;
@@ -120,7 +120,7 @@ int outrider_relay_wait(struct outrider_relay *relay, int64_t timeout_ms,
                         struct outrider_error *err)
 {
     if (relay == NULL)
-        return fail_no_relay(err);
+        return relay_fail_missing(err);
     return outrider__engine_wait(&relay->engine, timeout_ms, err);
 }
 
@@ -133,7 +133,7 @@ int outrider_relay_stats(struct outrider_relay *relay, struct outrider_relay_sta
                          struct outrider_error *err)
 {
     if (relay == NULL)
-        return fail_no_relay(err);
+        return relay_fail_missing(err);
     if (stats == NULL || stats->size < sizeof stats->size)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "no statistics were given, or their size is not set: begin with "

@@ -11,7 +11,7 @@
 #include "sink/file/reader.h"
 
 struct tail {
-    struct log_reader *reader;
+    struct file_reader *reader;
     bool has_bad_lines;
 };
 
@@ -19,7 +19,7 @@ struct tail {
 static int next(struct tail *t, struct bytes *ret_line, struct outrider_error *err)
 {
     int r;
-    while ((r = outrider__log_reader_next(t->reader, ret_line, err)) < 0) {
+    while ((r = outrider__file_reader_next(t->reader, ret_line, err)) < 0) {
         if (err->code == OUTRIDER_IO || err->code == OUTRIDER_NOMEM)
             return -1;
         outrider__cli_fail(err);
@@ -33,20 +33,20 @@ static int skip_to_last(struct tail *t, uint64_t n, struct outrider_error *err)
 {
     struct arena arena;
     struct bytes line;
-    struct log_line parsed = {0};
+    struct file_line parsed = {0};
     uint64_t count = 0;
     int r;
     outrider__arena_init(&arena, 65536);
     while ((r = next(t, &line, err)) == 1) {
         outrider__arena_reset(&arena);
-        if (outrider__log_line_parse(line, &arena, &parsed, err) == 0)
+        if (outrider__file_line_parse(line, &arena, &parsed, err) == 0)
             count = parsed.offset + 1;
     }
     outrider__arena_release(&arena);
     if (r < 0)
         return -1;
     t->has_bad_lines = false; /* told again below, where they are among the last */
-    return outrider__log_reader_seek(t->reader, count > n ? count - n : 0, err);
+    return outrider__file_reader_seek(t->reader, count > n ? count - n : 0, err);
 }
 
 static int print_lines(struct tail *t, bool follow, struct outrider_error *err)
@@ -61,7 +61,7 @@ static int print_lines(struct tail *t, bool follow, struct outrider_error *err)
         }
         if (r < 0 || !follow || fflush(stdout) != 0)
             return r;
-        struct pollfd fd = {.fd = outrider__log_reader_fd(t->reader), .events = POLLIN};
+        struct pollfd fd = {.fd = outrider__file_reader_fd(t->reader), .events = POLLIN};
         if (poll(&fd, 1, -1) < 0 && errno != EINTR)
             return outrider__fail_errno(err, errno, "cannot wait for the log to grow");
     }
@@ -72,13 +72,13 @@ static int tail_topic(const struct args *a, const char *dir, const char *topic)
     struct outrider_error err = {0};
     struct tail t = {0};
     bool follow = outrider__args_has(a, F_FOLLOW);
-    if (outrider__log_reader_open(dir, bytes_str(topic), follow, &t.reader, &err) < 0)
+    if (outrider__file_reader_open(dir, bytes_str(topic), follow, &t.reader, &err) < 0)
         return outrider__cli_fail(&err);
     int64_t n = outrider__args_number(a, F_LINES, -1);
     int r = n < 0 ? 0 : skip_to_last(&t, (uint64_t)n, &err);
     if (r == 0)
         r = print_lines(&t, follow, &err);
-    outrider__log_reader_close(t.reader);
+    outrider__file_reader_close(t.reader);
     if (r < 0)
         return outrider__cli_fail(&err);
     return t.has_bad_lines ? CLI_FAILED : CLI_DONE;
@@ -87,12 +87,12 @@ static int tail_topic(const struct args *a, const char *dir, const char *topic)
 static int list_topics(const char *dir)
 {
     struct outrider_error err = {0};
-    struct log_topics topics;
+    struct file_topics topics;
     struct arena arena;
     struct strbuf name;
     outrider__arena_init(&arena, 4096);
     int code = CLI_DONE;
-    if (outrider__log_topics(dir, &arena, &topics, &err) < 0) {
+    if (outrider__file_topics(dir, &arena, &topics, &err) < 0) {
         code = outrider__cli_fail(&err);
     } else {
         outrider__strbuf_init(&name, 4096);

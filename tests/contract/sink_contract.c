@@ -229,24 +229,24 @@ void rig_read_lines(FILE *in, void (*add)(void *ctx, json_t *line), void *ctx)
 
 size_t count_log_lines(const char *root, const char *topic)
 {
-    struct log_reader *r;
+    struct file_reader *r;
     struct outrider_error err = {0};
     struct bytes line;
     struct arena arena;
     size_t n = 0;
     int got;
     outrider__arena_init(&arena, 4096);
-    assert_int_equal(outrider__log_reader_open(root, bytes_str(topic), false, &r, &err), 0);
-    while ((got = outrider__log_reader_next(r, &line, &err)) > 0) {
-        struct log_line l;
-        assert_int_equal(outrider__log_line_parse(line, &arena, &l, &err), 0);
+    assert_int_equal(outrider__file_reader_open(root, bytes_str(topic), false, &r, &err), 0);
+    while ((got = outrider__file_reader_next(r, &line, &err)) > 0) {
+        struct file_line l;
+        assert_int_equal(outrider__file_line_parse(line, &arena, &l, &err), 0);
         assert_int_equal(l.offset, n);
         n++;
         outrider__arena_reset(&arena);
     }
     if (got < 0)
         fail_msg("%s", err.message);
-    outrider__log_reader_close(r);
+    outrider__file_reader_close(r);
     outrider__arena_release(&arena);
     return n;
 }

@@ -30,25 +30,25 @@ static void tear_down(void)
 static void read_back(void (*add)(void *ctx, json_t *line), void *ctx)
 {
     struct arena arena;
-    struct log_topics topics;
+    struct file_topics topics;
     char log[300];
     (void)snprintf(log, sizeof log, "%s/log", dir);
     outrider__arena_init(&arena, 4096);
-    assert_int_equal(outrider__log_topics(log, &arena, &topics, NULL), 0);
+    assert_int_equal(outrider__file_topics(log, &arena, &topics, NULL), 0);
     for (size_t i = 0; i < topics.n; i++) {
-        struct log_reader *r;
+        struct file_reader *r;
         struct bytes line;
         struct outrider_error err = {0};
         int n;
-        assert_int_equal(outrider__log_reader_open(log, topics.names[i], false, &r, &err), 0);
-        while ((n = outrider__log_reader_next(r, &line, &err)) > 0) {
+        assert_int_equal(outrider__file_reader_open(log, topics.names[i], false, &r, &err), 0);
+        while ((n = outrider__file_reader_next(r, &line, &err)) > 0) {
             json_t *value = json_loadb(line.data, line.len, JSON_ALLOW_NUL, NULL);
             assert_non_null(value);
             add(ctx, value);
         }
         if (n < 0)
             fail_msg("%s", err.message);
-        outrider__log_reader_close(r);
+        outrider__file_reader_close(r);
     }
     outrider__arena_release(&arena);
 }

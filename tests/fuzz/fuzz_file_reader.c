@@ -46,22 +46,22 @@ static void make_files(void)
 
 static size_t read_all(void)
 {
-    struct log_reader *r;
+    struct file_reader *r;
     struct arena arena;
     struct bytes line;
     struct outrider_error err;
     size_t lines = 0;
     int n;
     outrider__arena_init(&arena, 4096);
-    must(outrider__log_reader_open(root, BYTES_LIT("t"), false, &r, &err) == 0);
-    while ((n = outrider__log_reader_next(r, &line, &err)) != 0) {
-        struct log_line l;
-        if (n > 0 && outrider__log_line_parse(line, &arena, &l, &err) == 0)
-            must(l.payload_is != LOG_PAYLOAD_NONE || bytes_is_null(l.payload));
+    must(outrider__file_reader_open(root, BYTES_LIT("t"), false, &r, &err) == 0);
+    while ((n = outrider__file_reader_next(r, &line, &err)) != 0) {
+        struct file_line l;
+        if (n > 0 && outrider__file_line_parse(line, &arena, &l, &err) == 0)
+            must(l.payload_is != FILE_PAYLOAD_NONE || bytes_is_null(l.payload));
         lines += n > 0;
         outrider__arena_reset(&arena);
     }
-    outrider__log_reader_close(r);
+    outrider__file_reader_close(r);
     outrider__arena_release(&arena);
     return lines;
 }

@@ -59,7 +59,7 @@ static struct file_sink *file_of(struct sink *s)
     return (struct file_sink *)s;
 }
 
-static struct topic *find_topic(struct file_sink *f, struct bytes name)
+static struct topic *file_find_topic(struct file_sink *f, struct bytes name)
 {
     if (f->last < f->n_topics && bytes_eq(f->topics[f->last].name, name))
         return &f->topics[f->last];
@@ -74,7 +74,7 @@ static struct topic *find_topic(struct file_sink *f, struct bytes name)
 }
 
 /* A place for one more topic; -1 where the wave under way needs them all. */
-static int free_slot(struct file_sink *f)
+static int file_free_slot(struct file_sink *f)
 {
     if (f->n_topics < OPEN_TOPICS)
         return f->n_topics;
@@ -86,7 +86,8 @@ static int free_slot(struct file_sink *f)
 }
 
 /* Opens it into the slot; what is there is closed only then. */
-static int open_topic(struct file_sink *f, int slot, struct bytes name, struct outrider_error *err)
+static int file_open_topic(struct file_sink *f, int slot, struct bytes name,
+                           struct outrider_error *err)
 {
     struct topic t;
     if (outrider__topic_open(&t, f->root, name, err) < 0)
@@ -102,7 +103,7 @@ static int open_topic(struct file_sink *f, int slot, struct bytes name, struct o
 }
 
 /* The topic joins the wave: fit for writing, no deliveries yet. */
-static int join_wave(struct file_sink *f, struct topic *t, struct outrider_error *err)
+static int file_join_wave(struct file_sink *f, struct topic *t, struct outrider_error *err)
 {
     if (t->used == f->clock)
         return 0;
@@ -120,29 +121,29 @@ enum gathered { GATHERED_ALL, GATHERED_SOME, GATHERED_FAILED };
 
 /* The open topic of a delivery, opened where there is room; *ret_topic is NULL
  * where there is none in this wave, or the topic is impossible. */
-static int topic_for(struct file_sink *f, struct flusher_group *g, size_t i,
-                     struct topic **ret_topic)
+static int file_topic_for(struct file_sink *f, struct flusher_group *g, size_t i,
+                          struct topic **ret_topic)
 {
     char dir[TOPIC_DIR_SIZE];
     struct bytes name = g->items[i]->topic;
-    struct topic *t = find_topic(f, name);
+    struct topic *t = file_find_topic(f, name);
     if (t == NULL && outrider__topic_encode(name, dir, NULL) < 0) {
         g->results[i] = SINK_DEAD;
     } else if (t == NULL) {
-        int slot = free_slot(f);
-        if (slot >= 0 && open_topic(f, slot, name, &g->why) < 0)
+        int slot = file_free_slot(f);
+        if (slot >= 0 && file_open_topic(f, slot, name, &g->why) < 0)
             return -1;
         t = slot >= 0 ? &f->topics[slot] : NULL;
     }
     *ret_topic = t;
-    return t == NULL ? 0 : join_wave(f, t, &g->why);
+    return t == NULL ? 0 : file_join_wave(f, t, &g->why);
 }
 
 /*
  * Gathers a wave: lists of deliveries by topic, of at most as many topics as
  * can be open at once. The others of the group wait for the next wave.
  */
-static enum gathered gather_wave(struct file_sink *f, struct flusher_group *g)
+static enum gathered file_gather_wave(struct file_sink *f, struct flusher_group *g)
 {
     enum gathered result = GATHERED_ALL;
     f->n_wave = 0;
@@ -151,7 +152,7 @@ static enum gathered gather_wave(struct file_sink *f, struct flusher_group *g)
         struct topic *t;
         if (g->results[i] != NOT_GATHERED)
             continue;
-        if (topic_for(f, g, i, &t) < 0)
+        if (file_topic_for(f, g, i, &t) < 0)
             return GATHERED_FAILED;
         if (t == NULL) {
             if (g->results[i] == NOT_GATHERED)
@@ -169,7 +170,7 @@ static enum gathered gather_wave(struct file_sink *f, struct flusher_group *g)
     return result;
 }
 
-static int write_topic(struct file_sink *f, struct flusher_group *g, struct topic *t)
+static int file_write_topic(struct file_sink *f, struct flusher_group *g, struct topic *t)
 {
     outrider__strbuf_clear(&f->lines);
     struct bytes member = strbuf_bytes(&t->member);
@@ -195,10 +196,10 @@ static int write_topic(struct file_sink *f, struct flusher_group *g, struct topi
     return outrider__topic_write(t, f->root, strbuf_bytes(&f->lines), &g->why);
 }
 
-static int publish_wave(struct file_sink *f, struct flusher_group *g)
+static int file_publish_wave(struct file_sink *f, struct flusher_group *g)
 {
     int written = 0, synced = 0;
-    while (written < f->n_wave && write_topic(f, g, f->wave[written]) == 0)
+    while (written < f->n_wave && file_write_topic(f, g, f->wave[written]) == 0)
         written++;
     if (written == f->n_wave)
         while (synced < f->n_wave && outrider__topic_sync(f->wave[synced], f->root, &g->why) == 0)
@@ -219,9 +220,9 @@ static bool file_write(struct sink *s, struct flusher_group *g)
     bool ok;
     memset(g->results, NOT_GATHERED, g->n);
     do {
-        gathered = gather_wave(f, g);
+        gathered = file_gather_wave(f, g);
         /* What was gathered before a failure can still be delivered. */
-        ok = publish_wave(f, g) == 0 && gathered != GATHERED_FAILED;
+        ok = file_publish_wave(f, g) == 0 && gathered != GATHERED_FAILED;
     } while (ok && gathered == GATHERED_SOME);
     for (size_t i = 0; i < g->n; i++)
         if (g->results[i] == NOT_GATHERED)
@@ -242,7 +243,7 @@ static void file_explain(struct sink *s, const struct delivery *d, struct outrid
 }
 
 /* The directory that the URL names, without percent escapes. */
-static int parse_root(struct file_sink *f, const char *text, struct outrider_error *err)
+static int file_parse_root(struct file_sink *f, const char *text, struct outrider_error *err)
 {
     struct arena arena;
     struct url url;
@@ -268,7 +269,7 @@ static int parse_root(struct file_sink *f, const char *text, struct outrider_err
     return r;
 }
 
-static int fail_open(const char *what, const char *path, int e, struct outrider_error *err)
+static int file_fail_open(const char *what, const char *path, int e, struct outrider_error *err)
 {
     (void)outrider__fail_errno(err, e, "%s '%s'", what, path);
     bool needs_person =
@@ -281,7 +282,7 @@ static int fail_open(const char *what, const char *path, int e, struct outrider_
 }
 
 /* A directory that was just made is made durable: its entry is its parent's. */
-static int sync_parent(const char *path, struct outrider_error *err)
+static int file_sync_parent(const char *path, struct outrider_error *err)
 {
     char copy[PATH_MAX];
     (void)snprintf(copy, sizeof copy, "%s", path);
@@ -290,10 +291,10 @@ static int sync_parent(const char *path, struct outrider_error *err)
     int e = fd < 0 || fsync(fd) < 0 ? errno : 0;
     if (fd >= 0)
         close(fd);
-    return e == 0 ? 0 : fail_open("cannot make durable the directory", parent, e, err);
+    return e == 0 ? 0 : file_fail_open("cannot make durable the directory", parent, e, err);
 }
 
-static int make_root(struct file_sink *f, struct outrider_error *err)
+static int file_make_root(struct file_sink *f, struct outrider_error *err)
 {
     char real[PATH_MAX];
     struct stat st;
@@ -304,18 +305,19 @@ static int make_root(struct file_sink *f, struct outrider_error *err)
                               "create it, or correct the sink's URL",
                               f->root);
     if (!made && errno != EEXIST)
-        return fail_open("cannot create the sink's directory", f->root, errno, err);
-    if (made && sync_parent(f->root, err) < 0)
+        return file_fail_open("cannot create the sink's directory", f->root, errno, err);
+    if (made && file_sync_parent(f->root, err) < 0)
         return -1;
     if (stat(f->root, &st) < 0)
-        return fail_open("cannot examine the sink's directory", f->root, errno, err);
+        return file_fail_open("cannot examine the sink's directory", f->root, errno, err);
     if (!S_ISDIR(st.st_mode))
-        return fail_open("cannot write events to", f->root, ENOTDIR, err);
+        return file_fail_open("cannot write events to", f->root, ENOTDIR, err);
     if (faccessat(AT_FDCWD, f->root, R_OK | W_OK | X_OK, AT_EACCESS) < 0)
-        return fail_open("no permission to write to the sink's directory", f->root, errno, err);
+        return file_fail_open("no permission to write to the sink's directory", f->root, errno,
+                              err);
     /* Topics are opened later, when the program may stand in another directory. */
     if (realpath(f->root, real) == NULL)
-        return fail_open("cannot resolve the sink's directory", f->root, errno, err);
+        return file_fail_open("cannot resolve the sink's directory", f->root, errno, err);
     memcpy(f->root, real, strlen(real) + 1);
     return 0;
 }
@@ -338,10 +340,10 @@ static int file_open(struct sink *s, const struct pipeline_config *config, struc
     s->wants_headers = true;
     s->lane_depth = 0;
     s->wake_us = CLOCK_NEVER;
-    if (parse_root(f, config->sink.url, err) < 0 || make_root(f, err) < 0)
+    if (file_parse_root(f, config->sink.url, err) < 0 || file_make_root(f, err) < 0)
         return -1;
     if (strlen(f->root) > ROOT_MAX)
-        return fail_open("cannot use the sink's directory", f->root, ENAMETOOLONG, err);
+        return file_fail_open("cannot use the sink's directory", f->root, ENAMETOOLONG, err);
     (void)snprintf(s->description, sizeof s->description, "file:%.240s", f->root);
     return outrider__flusher_start(&f->base.flusher, s, &file_flusher_ops, err);
 }

@@ -18,7 +18,7 @@
 #define KEEP_BYTES ((size_t)1 << 20)
 #define ROOT_MAX (PATH_MAX - TOPIC_DIR_SIZE - 64)
 
-struct log_reader {
+struct file_reader {
     char root[PATH_MAX];
     char dir[PATH_MAX]; /* of the topic */
     int notify_fd;
@@ -36,7 +36,7 @@ struct log_reader {
     size_t start;
 };
 
-static void path_of(const struct log_reader *r, char ret_path[PATH_MAX])
+static void reader_path_of(const struct file_reader *r, char ret_path[PATH_MAX])
 {
     char name[SEGMENT_NAME_SIZE];
     outrider__segment_name(r->first, name);
@@ -47,7 +47,7 @@ static void path_of(const struct log_reader *r, char ret_path[PATH_MAX])
 }
 
 /* Watches the topic where it exists, else the directory in which it will appear. */
-static int watch(struct log_reader *r, struct outrider_error *err)
+static int reader_watch(struct file_reader *r, struct outrider_error *err)
 {
     const uint32_t changes = IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF;
     if (r->notify_fd < 0 || r->watches_topic)
@@ -64,8 +64,8 @@ static int watch(struct log_reader *r, struct outrider_error *err)
     return outrider__fail_errno(err, errno, "cannot watch the event log '%s'", r->dir);
 }
 
-static int set_paths(struct log_reader *r, const char *dir, struct bytes topic,
-                     struct outrider_error *err)
+static int reader_set_paths(struct file_reader *r, const char *dir, struct bytes topic,
+                            struct outrider_error *err)
 {
     char name[TOPIC_DIR_SIZE];
     if (outrider__topic_encode(topic, name, err) < 0)
@@ -79,8 +79,8 @@ static int set_paths(struct log_reader *r, const char *dir, struct bytes topic,
 }
 
 /* Says which of the two is missing. */
-static int check_exists(const struct log_reader *r, struct bytes topic, bool follow,
-                        struct outrider_error *err)
+static int reader_check_exists(const struct file_reader *r, struct bytes topic, bool follow,
+                               struct outrider_error *err)
 {
     struct stat st;
     if (stat(r->root, &st) < 0 || !S_ISDIR(st.st_mode))
@@ -95,32 +95,32 @@ static int check_exists(const struct log_reader *r, struct bytes topic, bool fol
     return 0;
 }
 
-int outrider__log_reader_open(const char *dir, struct bytes topic, bool follow,
-                              struct log_reader **ret_reader, struct outrider_error *err)
+int outrider__file_reader_open(const char *dir, struct bytes topic, bool follow,
+                               struct file_reader **ret_reader, struct outrider_error *err)
 {
-    struct log_reader *r = calloc(1, sizeof *r);
+    struct file_reader *r = calloc(1, sizeof *r);
     if (r == NULL)
         return outrider__fail_nomem(err);
     r->fd = r->notify_fd = -1;
     outrider__strbuf_init(&r->buffer, 2 * FILE_LINE_MAX + READ_BYTES);
-    int e = set_paths(r, dir, topic, err);
+    int e = reader_set_paths(r, dir, topic, err);
     if (e == 0)
-        e = check_exists(r, topic, follow, err);
+        e = reader_check_exists(r, topic, follow, err);
     if (e == 0 && follow) {
         r->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         e = r->notify_fd < 0
                 ? outrider__fail_errno(err, errno, "cannot watch the event log '%s'", r->dir)
-                : watch(r, err);
+                : reader_watch(r, err);
     }
     if (e < 0) {
-        outrider__log_reader_close(r);
+        outrider__file_reader_close(r);
         return -1;
     }
     *ret_reader = r;
     return 0;
 }
 
-void outrider__log_reader_close(struct log_reader *r)
+void outrider__file_reader_close(struct file_reader *r)
 {
     if (r == NULL)
         return;
@@ -132,12 +132,12 @@ void outrider__log_reader_close(struct log_reader *r)
     free(r);
 }
 
-int outrider__log_reader_fd(const struct log_reader *r)
+int outrider__file_reader_fd(const struct file_reader *r)
 {
     return r->notify_fd;
 }
 
-static void drain_notify(struct log_reader *r)
+static void reader_drain_notify(struct file_reader *r)
 {
     char buf[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
     if (r->notify_fd >= 0)
@@ -145,12 +145,12 @@ static void drain_notify(struct log_reader *r)
             ;
 }
 
-static int open_segment(struct log_reader *r, uint64_t first, struct outrider_error *err)
+static int reader_open_segment(struct file_reader *r, uint64_t first, struct outrider_error *err)
 {
     char path[PATH_MAX];
     uint64_t before = r->first;
     r->first = first;
-    path_of(r, path);
+    reader_path_of(r, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         r->first = before;
@@ -168,7 +168,8 @@ static int open_segment(struct log_reader *r, uint64_t first, struct outrider_er
 }
 
 /* The segment behind the one being read, or the first: 1, or 0 where there is none. */
-static int find_next(const struct log_reader *r, uint64_t *ret_first, struct outrider_error *err)
+static int reader_find_next(const struct file_reader *r, uint64_t *ret_first,
+                            struct outrider_error *err)
 {
     struct segments s;
     struct stat st;
@@ -188,7 +189,7 @@ static int find_next(const struct log_reader *r, uint64_t *ret_first, struct out
 }
 
 /* The buffer's unread part moves to its front; a huge buffer is given back. */
-static void compact(struct log_reader *r)
+static void reader_compact(struct file_reader *r)
 {
     size_t left = r->buffer.len - r->start;
     if (left == 0 && r->buffer.size > KEEP_BYTES)
@@ -200,10 +201,10 @@ static void compact(struct log_reader *r)
 }
 
 /* More bytes of the segment: 1, or 0 at its end for now. */
-static int read_more(struct log_reader *r, struct outrider_error *err)
+static int reader_read_more(struct file_reader *r, struct outrider_error *err)
 {
     struct stat st;
-    compact(r);
+    reader_compact(r);
     /* As much again as is there: a long line is not searched over and over. */
     size_t want = r->buffer.len > READ_BYTES ? r->buffer.len : READ_BYTES;
     char *p = outrider__strbuf_reserve(&r->buffer, want);
@@ -215,7 +216,7 @@ static int read_more(struct log_reader *r, struct outrider_error *err)
     while (n < 0 && errno == EINTR);
     if (n < 0) {
         char path[PATH_MAX];
-        path_of(r, path);
+        reader_path_of(r, path);
         return outrider__fail_errno(err, errno, "cannot read the event log '%s'", path);
     }
     r->at += n;
@@ -231,16 +232,18 @@ static int read_more(struct log_reader *r, struct outrider_error *err)
     return 0;
 }
 
-static int fail_line(const struct log_reader *r, const char *what, struct outrider_error *err)
+static int reader_fail_line(const struct file_reader *r, const char *what,
+                            struct outrider_error *err)
 {
     char path[PATH_MAX];
-    path_of(r, path);
+    reader_path_of(r, path);
     return outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_STOP, "%s:%" PRIu64 ": %s", path,
                           r->number, what);
 }
 
 /* A whole line from the buffer: 1, 0 where there is none, -1 where one is too long. */
-static int take_line(struct log_reader *r, struct bytes *ret_line, struct outrider_error *err)
+static int reader_take_line(struct file_reader *r, struct bytes *ret_line,
+                            struct outrider_error *err)
 {
     size_t left = r->buffer.len - r->start;
     const char *begin = left > 0 ? r->buffer.data + r->start : NULL;
@@ -257,14 +260,14 @@ static int take_line(struct log_reader *r, struct bytes *ret_line, struct outrid
     r->number++;
     if (r->is_skipping || (size_t)(newline - begin) >= FILE_LINE_MAX) {
         r->is_skipping = false;
-        return fail_line(r, "the line is too long", err);
+        return reader_fail_line(r, "the line is too long", err);
     }
     *ret_line = bytes_of(begin, (size_t)(newline - begin));
     return 1;
 }
 
 /* The offset of a line that our writer made, 0 where it cannot be told. */
-static uint64_t quick_offset(struct bytes line)
+static uint64_t reader_quick_offset(struct bytes line)
 {
     static const char begin[] = "{\"offset\":";
     uint64_t v = 0;
@@ -276,25 +279,26 @@ static uint64_t quick_offset(struct bytes line)
     return v;
 }
 
-static int check_line(const struct log_reader *r, struct bytes line, struct outrider_error *err)
+static int reader_check_line(const struct file_reader *r, struct bytes line,
+                             struct outrider_error *err)
 {
     struct json_members m;
     if (outrider__json_members_begin(&m, line) < 0)
-        return fail_line(r, "not a JSON object", err);
+        return reader_fail_line(r, "not a JSON object", err);
     return 1;
 }
 
 /* At the end of the segment, for now: 1 to go on reading, 0 where there is no more. */
-static int advance(struct log_reader *r, struct outrider_error *err)
+static int reader_advance(struct file_reader *r, struct outrider_error *err)
 {
     uint64_t first;
     if (r->is_sealed && (r->buffer.len > r->start || r->is_skipping)) {
         r->number++;
         r->start = r->buffer.len;
         r->is_skipping = false;
-        return fail_line(r, "the segment ends in half a line", err);
+        return reader_fail_line(r, "the segment ends in half a line", err);
     }
-    int found = find_next(r, &first, err);
+    int found = reader_find_next(r, &first, err);
     if (found <= 0)
         return found;
     /* What was appended before the later segment was made is read first. */
@@ -302,43 +306,43 @@ static int advance(struct log_reader *r, struct outrider_error *err)
         r->is_sealed = true;
         return 1;
     }
-    return open_segment(r, first, err) < 0 ? -1 : 1;
+    return reader_open_segment(r, first, err) < 0 ? -1 : 1;
 }
 
-int outrider__log_reader_next(struct log_reader *r, struct bytes *ret_line,
-                              struct outrider_error *err)
+int outrider__file_reader_next(struct file_reader *r, struct bytes *ret_line,
+                               struct outrider_error *err)
 {
     bool is_drained = false;
     for (;;) {
         struct bytes line = BYTES_NULL;
-        int n = r->fd < 0 ? 0 : take_line(r, &line, err);
+        int n = r->fd < 0 ? 0 : reader_take_line(r, &line, err);
         if (n < 0)
             return -1;
-        if (n > 0 && r->wanted > 0 && quick_offset(line) < r->wanted)
+        if (n > 0 && r->wanted > 0 && reader_quick_offset(line) < r->wanted)
             continue;
         if (n > 0) {
-            n = check_line(r, line, err);
+            n = reader_check_line(r, line, err);
             if (n > 0)
                 *ret_line = line;
             return n;
         }
-        n = r->fd < 0 ? 0 : read_more(r, err);
+        n = r->fd < 0 ? 0 : reader_read_more(r, err);
         /* What is announced from here on is looked for below, or wakes us later. */
         if (n == 0 && !is_drained) {
             is_drained = true;
-            drain_notify(r);
-            if (watch(r, err) < 0)
+            reader_drain_notify(r);
+            if (reader_watch(r, err) < 0)
                 return -1;
-            n = r->fd < 0 ? 0 : read_more(r, err);
+            n = r->fd < 0 ? 0 : reader_read_more(r, err);
         }
         if (n == 0)
-            n = advance(r, err);
+            n = reader_advance(r, err);
         if (n <= 0)
             return n;
     }
 }
 
-int outrider__log_reader_seek(struct log_reader *r, uint64_t offset, struct outrider_error *err)
+int outrider__file_reader_seek(struct file_reader *r, uint64_t offset, struct outrider_error *err)
 {
     struct segments s = {0};
     struct stat st;
@@ -347,7 +351,7 @@ int outrider__log_reader_seek(struct log_reader *r, uint64_t offset, struct outr
     int e = 0;
     for (size_t i = s.n; i-- > 0;) {
         if (s.firsts[i] <= offset || i == 0) {
-            e = open_segment(r, s.firsts[i], err);
+            e = reader_open_segment(r, s.firsts[i], err);
             break;
         }
     }

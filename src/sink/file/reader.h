@@ -12,56 +12,56 @@
  *      has confirmed it: if a full disk makes the writer take it back, it
  *      comes again. Offsets tell.
  */
-#ifndef SINK_LOG_READER_H
-#define SINK_LOG_READER_H
+#ifndef SINK_FILE_READER_H
+#define SINK_FILE_READER_H
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "sink/file/line.h"
 
-struct log_reader;
+struct file_reader;
 
 /* With follow, a topic that does not exist yet is waited for; without, it is
  * NOT_FOUND. */
-int outrider__log_reader_open(const char *dir, struct bytes topic, bool follow,
-                              struct log_reader **ret_reader, struct outrider_error *err);
-void outrider__log_reader_close(struct log_reader *r);
+int outrider__file_reader_open(const char *dir, struct bytes topic, bool follow,
+                               struct file_reader **ret_reader, struct outrider_error *err);
+void outrider__file_reader_close(struct file_reader *r);
 /* 1 with a line (without its newline, valid until the next call), 0 when there
  * is nothing more yet, -1 on an error. */
-int outrider__log_reader_next(struct log_reader *r, struct bytes *ret_line,
-                              struct outrider_error *err);
+int outrider__file_reader_next(struct file_reader *r, struct bytes *ret_line,
+                               struct outrider_error *err);
 /* With follow: readable when next() may find more after it returned 0; -1
  * without. It can be readable for nothing. */
-int outrider__log_reader_fd(const struct log_reader *r);
+int outrider__file_reader_fd(const struct file_reader *r);
 /* Begins anew at the first line whose offset is at least this. Opens the right
  * segment; lines before it in the segment are skipped by next(). */
-int outrider__log_reader_seek(struct log_reader *r, uint64_t offset, struct outrider_error *err);
+int outrider__file_reader_seek(struct file_reader *r, uint64_t offset, struct outrider_error *err);
 
-enum log_payload { LOG_PAYLOAD_JSON, LOG_PAYLOAD_TEXT, LOG_PAYLOAD_BASE64, LOG_PAYLOAD_NONE };
+enum file_payload { FILE_PAYLOAD_JSON, FILE_PAYLOAD_TEXT, FILE_PAYLOAD_BASE64, FILE_PAYLOAD_NONE };
 
-struct log_line {
+struct file_line {
     uint64_t offset;
-    struct bytes topic, key;     /* decoded; NULL data where absent or null */
-    struct bytes timestamp;      /* decoded */
-    struct bytes event_id;       /* header "event-id"; NULL data where absent */
-    struct bytes headers;        /* the raw object, or NULL data */
-    struct bytes payload;        /* JSON raw, text decoded, base64 as it stands */
-    enum log_payload payload_is; /* NONE: the line has no payload member */
-    int32_t partition;           /* -1 where absent */
+    struct bytes topic, key;      /* decoded; NULL data where absent or null */
+    struct bytes timestamp;       /* decoded */
+    struct bytes event_id;        /* header "event-id"; NULL data where absent */
+    struct bytes headers;         /* the raw object, or NULL data */
+    struct bytes payload;         /* JSON raw, text decoded, base64 as it stands */
+    enum file_payload payload_is; /* NONE: the line has no payload member */
+    int32_t partition;            /* -1 where absent */
 };
 
 /* Takes a line apart; what had to be decoded lives in the arena, the rest is
  * borrowed from the line. */
-int outrider__log_line_parse(struct bytes line, struct arena *arena, struct log_line *ret_line,
-                             struct outrider_error *err);
+int outrider__file_line_parse(struct bytes line, struct arena *arena, struct file_line *ret_line,
+                              struct outrider_error *err);
 
-struct log_topics {
+struct file_topics {
     struct bytes *names; /* decoded, sorted by bytes */
     size_t n;
 };
 
 /* The topics in a log's directory; directories that are none are left out. */
-int outrider__log_topics(const char *dir, struct arena *arena, struct log_topics *ret_topics,
-                         struct outrider_error *err);
+int outrider__file_topics(const char *dir, struct arena *arena, struct file_topics *ret_topics,
+                          struct outrider_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static bool is_digits(struct bytes b)
+static bool line_is_digits(struct bytes b)
 {
     for (size_t i = 0; i < b.len; i++)
         if (b.data[i] < '0' || b.data[i] > '9')
@@ -16,10 +16,10 @@ static bool is_digits(struct bytes b)
     return b.len > 0;
 }
 
-static int parse_u64(struct bytes b, uint64_t max, uint64_t *ret_value)
+static int line_parse_u64(struct bytes b, uint64_t max, uint64_t *ret_value)
 {
     uint64_t v = 0;
-    if (!is_digits(b))
+    if (!line_is_digits(b))
         return -1;
     for (size_t i = 0; i < b.len; i++)
         if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, b.data[i] - '0', &v))
@@ -31,7 +31,7 @@ static int parse_u64(struct bytes b, uint64_t max, uint64_t *ret_value)
 }
 
 /* A string, decoded; null stays absent; anything else is refused. */
-static int parse_string(struct bytes value, struct arena *arena, struct bytes *ret_text)
+static int line_parse_string(struct bytes value, struct arena *arena, struct bytes *ret_text)
 {
     if (bytes_eq_str(value, "null")) {
         *ret_text = BYTES_NULL;
@@ -42,7 +42,7 @@ static int parse_string(struct bytes value, struct arena *arena, struct bytes *r
     return outrider__json_unescape(bytes_of(value.data + 1, value.len - 2), arena, ret_text);
 }
 
-static int parse_headers(struct bytes value, struct arena *arena, struct log_line *l)
+static int line_parse_headers(struct bytes value, struct arena *arena, struct file_line *l)
 {
     struct json_members m;
     struct bytes name, header;
@@ -52,63 +52,63 @@ static int parse_headers(struct bytes value, struct arena *arena, struct log_lin
     while (outrider__json_members_next(&m, &name, &header) > 0) {
         /* {"base64":...}: an id that is not text is none. */
         bool is_id = bytes_eq_str(name, "event-id") && header.data[0] != '{';
-        if (is_id && parse_string(header, arena, &l->event_id) < 0)
+        if (is_id && line_parse_string(header, arena, &l->event_id) < 0)
             return -1;
     }
     return 0;
 }
 
-static int parse_payload(enum log_payload kind, struct bytes value, struct arena *arena,
-                         struct log_line *l)
+static int line_parse_payload(enum file_payload kind, struct bytes value, struct arena *arena,
+                              struct file_line *l)
 {
     l->payload_is = kind;
-    if (kind != LOG_PAYLOAD_JSON)
-        return parse_string(value, arena, &l->payload);
+    if (kind != FILE_PAYLOAD_JSON)
+        return line_parse_string(value, arena, &l->payload);
     l->payload = value;
     return 0;
 }
 
-static int parse_member(struct bytes name, struct bytes value, struct arena *arena,
-                        struct log_line *l)
+static int line_parse_member(struct bytes name, struct bytes value, struct arena *arena,
+                             struct file_line *l)
 {
     uint64_t v;
     if (bytes_eq_str(name, "offset"))
-        return parse_u64(value, UINT64_MAX, &l->offset);
+        return line_parse_u64(value, UINT64_MAX, &l->offset);
     if (bytes_eq_str(name, "topic"))
-        return parse_string(value, arena, &l->topic);
+        return line_parse_string(value, arena, &l->topic);
     if (bytes_eq_str(name, "key"))
-        return parse_string(value, arena, &l->key);
+        return line_parse_string(value, arena, &l->key);
     if (bytes_eq_str(name, "timestamp"))
-        return parse_string(value, arena, &l->timestamp);
+        return line_parse_string(value, arena, &l->timestamp);
     if (bytes_eq_str(name, "headers"))
-        return parse_headers(value, arena, l);
+        return line_parse_headers(value, arena, l);
     if (bytes_eq_str(name, "payload"))
-        return parse_payload(LOG_PAYLOAD_JSON, value, arena, l);
+        return line_parse_payload(FILE_PAYLOAD_JSON, value, arena, l);
     if (bytes_eq_str(name, "payload_text"))
-        return parse_payload(LOG_PAYLOAD_TEXT, value, arena, l);
+        return line_parse_payload(FILE_PAYLOAD_TEXT, value, arena, l);
     if (bytes_eq_str(name, "payload_base64"))
-        return parse_payload(LOG_PAYLOAD_BASE64, value, arena, l);
+        return line_parse_payload(FILE_PAYLOAD_BASE64, value, arena, l);
     if (bytes_eq_str(name, "partition")) {
-        if (parse_u64(value, INT32_MAX, &v) < 0)
+        if (line_parse_u64(value, INT32_MAX, &v) < 0)
             return -1;
         l->partition = (int32_t)v;
     }
     return 0;
 }
 
-int outrider__log_line_parse(struct bytes line, struct arena *arena, struct log_line *ret_line,
-                             struct outrider_error *err)
+int outrider__file_line_parse(struct bytes line, struct arena *arena, struct file_line *ret_line,
+                              struct outrider_error *err)
 {
     struct json_members m;
     struct bytes name, value;
-    struct log_line l = {.partition = -1, .payload_is = LOG_PAYLOAD_NONE};
+    struct file_line l = {.partition = -1, .payload_is = FILE_PAYLOAD_NONE};
     bool has_offset = false;
     if (outrider__json_members_begin(&m, line) < 0)
         return outrider__fail(err, OUTRIDER_NOT_JSON, OUTRIDER_STOP,
                               "the line is not a JSON object");
     while (outrider__json_members_next(&m, &name, &value) > 0) {
         has_offset = has_offset || bytes_eq_str(name, "offset");
-        if (parse_member(name, value, arena, &l) < 0)
+        if (line_parse_member(name, value, arena, &l) < 0)
             return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                                   "the line's \"%.*s\" has a value that no relay writes",
                                   (int)(name.len < 40 ? name.len : 40), name.data);
@@ -119,7 +119,7 @@ int outrider__log_line_parse(struct bytes line, struct arena *arena, struct log_
     return 0;
 }
 
-static int by_bytes(const void *a, const void *b)
+static int line_by_bytes(const void *a, const void *b)
 {
     const struct bytes *x = a, *y = b;
     size_t n = x->len < y->len ? x->len : y->len;
@@ -128,7 +128,7 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* 0, or an errno. The list grows by copying within the arena. */
-static int collect(DIR *d, struct arena *arena, struct log_topics *t)
+static int line_collect(DIR *d, struct arena *arena, struct file_topics *t)
 {
     size_t capacity = 0;
     for (;;) {
@@ -156,18 +156,18 @@ static int collect(DIR *d, struct arena *arena, struct log_topics *t)
     }
 }
 
-int outrider__log_topics(const char *dir, struct arena *arena, struct log_topics *ret_topics,
-                         struct outrider_error *err)
+int outrider__file_topics(const char *dir, struct arena *arena, struct file_topics *ret_topics,
+                          struct outrider_error *err)
 {
-    struct log_topics t = {0};
+    struct file_topics t = {0};
     DIR *d = opendir(dir);
-    int e = d == NULL ? errno : collect(d, arena, &t);
+    int e = d == NULL ? errno : line_collect(d, arena, &t);
     if (d != NULL)
         closedir(d);
     if (e != 0)
         return outrider__fail_errno(err, e, "cannot list the event log '%s'", dir);
     if (t.n > 1)
-        qsort(t.names, t.n, sizeof *t.names, by_bytes);
+        qsort(t.names, t.n, sizeof *t.names, line_by_bytes);
     *ret_topics = t;
     return 0;
 }

@@ -28,13 +28,13 @@ bool outrider__segment_parse(const char *name, uint64_t *ret_first)
     return true;
 }
 
-static int by_value(const void *a, const void *b)
+static int segment_by_value(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-static int append(struct segments *s, size_t *capacity, uint64_t first)
+static int segment_append(struct segments *s, size_t *capacity, uint64_t first)
 {
     if (s->n == *capacity) {
         size_t bigger = *capacity ? 2 * *capacity : 16;
@@ -49,7 +49,7 @@ static int append(struct segments *s, size_t *capacity, uint64_t first)
 }
 
 /* 0, or an errno. */
-static int collect(DIR *d, struct segments *s)
+static int segment_collect(DIR *d, struct segments *s)
 {
     size_t capacity = 0;
     for (;;) {
@@ -58,7 +58,8 @@ static int collect(DIR *d, struct segments *s)
         const struct dirent *entry = readdir(d);
         if (entry == NULL)
             return errno;
-        if (outrider__segment_parse(entry->d_name, &first) && append(s, &capacity, first) < 0)
+        if (outrider__segment_parse(entry->d_name, &first) &&
+            segment_append(s, &capacity, first) < 0)
             return ENOMEM;
     }
 }
@@ -68,7 +69,7 @@ int outrider__segments_list(const char *dir, struct segments *ret_segments,
 {
     struct segments s = {0};
     DIR *d = opendir(dir);
-    int e = d == NULL ? errno : collect(d, &s);
+    int e = d == NULL ? errno : segment_collect(d, &s);
     if (d != NULL)
         closedir(d);
     if (e != 0) {
@@ -76,7 +77,7 @@ int outrider__segments_list(const char *dir, struct segments *ret_segments,
         return outrider__fail_errno(err, e, "cannot list the topic's directory '%s'", dir);
     }
     if (s.n > 1)
-        qsort(s.firsts, s.n, sizeof *s.firsts, by_value);
+        qsort(s.firsts, s.n, sizeof *s.firsts, segment_by_value);
     *ret_segments = s;
     return 0;
 }

@@ -24,8 +24,8 @@ struct search {
     struct strbuf window;
 };
 
-static int read_at(const struct search *s, char *out, size_t n, off_t at,
-                   struct outrider_error *err)
+static int tail_read_at(const struct search *s, char *out, size_t n, off_t at,
+                        struct outrider_error *err)
 {
     while (n > 0) {
         ssize_t got = pread(s->fd, out, n, at);
@@ -44,7 +44,7 @@ static int read_at(const struct search *s, char *out, size_t n, off_t at,
 }
 
 /* A line never holds a zero byte, so the first one is where a hole begins. */
-static int find_hole(struct search *s, off_t size, off_t *ret_end, struct outrider_error *err)
+static int tail_find_hole(struct search *s, off_t size, off_t *ret_end, struct outrider_error *err)
 {
     off_t at = size > HOLE_WINDOW ? size - HOLE_WINDOW : 0;
     outrider__strbuf_clear(&s->window);
@@ -53,7 +53,7 @@ static int find_hole(struct search *s, off_t size, off_t *ret_end, struct outrid
         return outrider__fail_nomem(err);
     while (at < size) {
         size_t n = size - at < (off_t)WINDOW ? (size_t)(size - at) : WINDOW;
-        if (read_at(s, buf, n, at, err) < 0)
+        if (tail_read_at(s, buf, n, at, err) < 0)
             return -1;
         const char *zero = memchr(buf, 0, n);
         if (zero != NULL) {
@@ -67,7 +67,7 @@ static int find_hole(struct search *s, off_t size, off_t *ret_end, struct outrid
 }
 
 /* The offset of a line that is whole and ours; false otherwise. */
-static bool line_offset(struct bytes line, uint64_t *ret_offset)
+static bool tail_line_offset(struct bytes line, uint64_t *ret_offset)
 {
     static const char begin[] = "{\"offset\":";
     if (line.len <= sizeof begin || line.data[line.len - 1] != '\n' ||
@@ -87,8 +87,8 @@ static bool line_offset(struct bytes line, uint64_t *ret_offset)
 }
 
 /* The last line before end, with or without a newline; borrowed from the window. */
-static int line_before(struct search *s, off_t end, struct bytes *ret_line,
-                       struct outrider_error *err)
+static int tail_line_before(struct search *s, off_t end, struct bytes *ret_line,
+                            struct outrider_error *err)
 {
     for (size_t want = WINDOW;; want *= 2) {
         size_t n = end < (off_t)want ? (size_t)end : want;
@@ -96,7 +96,7 @@ static int line_before(struct search *s, off_t end, struct bytes *ret_line,
         char *buf = outrider__strbuf_reserve(&s->window, n);
         if (buf == NULL)
             return outrider__fail_nomem(err);
-        if (read_at(s, buf, n, end - (off_t)n, err) < 0)
+        if (tail_read_at(s, buf, n, end - (off_t)n, err) < 0)
             return -1;
         const char *newline = n > 1 ? memrchr(buf, '\n', n - 1) : NULL;
         if (newline != NULL) {
@@ -116,8 +116,8 @@ static int line_before(struct search *s, off_t end, struct bytes *ret_line,
                           s->path, FILE_LINE_MAX);
 }
 
-static int search_back(struct search *s, off_t end, off_t size, struct tail *ret_tail,
-                       struct outrider_error *err)
+static int tail_search_back(struct search *s, off_t end, off_t size, struct tail *ret_tail,
+                            struct outrider_error *err)
 {
     for (int dropped = 0; dropped <= MAX_LINES && size - end <= MAX_BYTES; dropped++) {
         struct bytes line = BYTES_NULL;
@@ -126,10 +126,10 @@ static int search_back(struct search *s, off_t end, off_t size, struct tail *ret
             *ret_tail = (struct tail){0, s->first};
             return 0;
         }
-        if (line_before(s, end, &line, err) < 0)
+        if (tail_line_before(s, end, &line, err) < 0)
             return -1;
         bool at_start = (off_t)line.len == end;
-        if (line_offset(line, &offset) && offset >= s->first && offset < UINT64_MAX &&
+        if (tail_line_offset(line, &offset) && offset >= s->first && offset < UINT64_MAX &&
             (!at_start || offset == s->first)) {
             *ret_tail = (struct tail){end, offset + 1};
             return 0;
@@ -151,9 +151,9 @@ int outrider__tail_find(int fd, const char *path, uint64_t first, struct tail *r
         return outrider__fail_errno(err, errno, "cannot examine the event log '%s'", path);
     outrider__strbuf_init(&s.window, 4 * FILE_LINE_MAX);
     off_t end = 0;
-    int r = find_hole(&s, st.st_size, &end, err);
+    int r = tail_find_hole(&s, st.st_size, &end, err);
     if (r == 0)
-        r = search_back(&s, end, st.st_size, ret_tail, err);
+        r = tail_search_back(&s, end, st.st_size, ret_tail, err);
     outrider__strbuf_release(&s.window);
     return r;
 }

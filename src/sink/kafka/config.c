@@ -53,7 +53,7 @@ static const char *const reserved[] = {
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-static bool is_ours(const char *name)
+static bool config_is_ours(const char *name)
 {
     for (size_t i = 0; i < COUNT(ours); i++)
         if (strcmp(name, ours[i].name) == 0)
@@ -68,7 +68,8 @@ static bool is_ours(const char *name)
  * librdkafka has no list of its properties but a table that it prints: name,
  * "C", "P" or "*" (of whom), and more, between bars.
  */
-static void consider(char *line, const char *typed, unsigned *best, char *buffer, size_t size)
+static void config_consider(char *line, const char *typed, unsigned *best, char *buffer,
+                            size_t size)
 {
     char *bar = strchr(line, '|');
     if (bar == NULL || strspn(bar + 1, " ") != strcspn(bar + 1, "P*"))
@@ -93,12 +94,12 @@ const char *outrider__kafka_nearest(const char *name, char *buffer, size_t size)
     rd_kafka_conf_properties_show(out);
     (void)fclose(out);
     for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save))
-        consider(line, name, &best, buffer, size);
+        config_consider(line, name, &best, buffer, size);
     free(text);
     return buffer[0] != '\0' ? buffer : NULL;
 }
 
-static int unknown(const char *name, struct outrider_error *err)
+static int config_unknown(const char *name, struct outrider_error *err)
 {
     char buffer[128];
     const char *near = outrider__kafka_nearest(name, buffer, sizeof buffer);
@@ -111,15 +112,15 @@ static int unknown(const char *name, struct outrider_error *err)
                           "sink.kafka: librdkafka has no property '%.80s'", name);
 }
 
-static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
-               struct outrider_error *err)
+static int config_set(rd_kafka_conf_t *conf, const char *name, const char *value,
+                      struct outrider_error *err)
 {
     char why[256];
     switch (rd_kafka_conf_set(conf, name, value, why, sizeof why)) {
     case RD_KAFKA_CONF_OK:
         return 0;
     case RD_KAFKA_CONF_UNKNOWN:
-        return unknown(name, err);
+        return config_unknown(name, err);
     default:
         /* librdkafka's text holds the value. */
         if (outrider__name_is_secret(bytes_str(name)))
@@ -129,19 +130,19 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
     }
 }
 
-static int set_theirs(rd_kafka_conf_t *conf, const char *name, const char *value,
-                      struct outrider_error *err)
+static int config_set_theirs(rd_kafka_conf_t *conf, const char *name, const char *value,
+                             struct outrider_error *err)
 {
-    if (is_ours(name))
+    if (config_is_ours(name))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "sink.kafka: '%s' cannot be changed: order and safety rest on it, or "
                               "the URL says it; leave it out",
                               name);
-    return set(conf, name, value, err);
+    return config_set(conf, name, value, err);
 }
 
-static const char *find_property(const struct pipeline_config *c, const struct url *u,
-                                 const char *name)
+static const char *config_find_property(const struct pipeline_config *c, const struct url *u,
+                                        const char *name)
 {
     const struct string_map *given = &kafka_options(c)->properties;
     for (size_t i = 0; i < given->n; i++)
@@ -154,25 +155,27 @@ static const char *find_property(const struct pipeline_config *c, const struct u
 }
 
 /* user:password@ means SASL; a password goes over TLS unless told otherwise. */
-static int set_credentials(rd_kafka_conf_t *conf, const struct pipeline_config *c,
-                           const struct url *u, struct outrider_error *err)
+static int config_set_credentials(rd_kafka_conf_t *conf, const struct pipeline_config *c,
+                                  const struct url *u, struct outrider_error *err)
 {
     if (bytes_is_null(u->user))
         return 0;
-    if (find_property(c, u, "security.protocol") == NULL &&
-        set(conf, "security.protocol", "sasl_ssl", err) < 0)
+    if (config_find_property(c, u, "security.protocol") == NULL &&
+        config_set(conf, "security.protocol", "sasl_ssl", err) < 0)
         return -1;
-    if (find_property(c, u, "sasl.mechanism") == NULL &&
-        find_property(c, u, "sasl.mechanisms") == NULL &&
-        set(conf, "sasl.mechanism", "PLAIN", err) < 0)
+    if (config_find_property(c, u, "sasl.mechanism") == NULL &&
+        config_find_property(c, u, "sasl.mechanisms") == NULL &&
+        config_set(conf, "sasl.mechanism", "PLAIN", err) < 0)
         return -1;
-    if (set(conf, "sasl.username", u->user.data, err) < 0)
+    if (config_set(conf, "sasl.username", u->user.data, err) < 0)
         return -1;
-    return bytes_is_null(u->password) ? 0 : set(conf, "sasl.password", u->password.data, err);
+    return bytes_is_null(u->password) ? 0
+                                      : config_set(conf, "sasl.password", u->password.data, err);
 }
 
-static int set_url(rd_kafka_conf_t *conf, const struct pipeline_config *c, struct arena *arena,
-                   struct kafka_settings *s, struct url *ret_url, struct outrider_error *err)
+static int config_set_url(rd_kafka_conf_t *conf, const struct pipeline_config *c,
+                          struct arena *arena, struct kafka_settings *s, struct url *ret_url,
+                          struct outrider_error *err)
 {
     struct url u;
     if (outrider__url_parse(bytes_str(c->sink.url), arena, &u, err) < 0)
@@ -184,17 +187,18 @@ static int set_url(rd_kafka_conf_t *conf, const struct pipeline_config *c, struc
     s->servers = strdup(u.hosts.data);
     if (s->servers == NULL)
         return outrider__fail_nomem(err);
-    if (set(conf, "bootstrap.servers", s->servers, err) < 0 ||
-        set_credentials(conf, c, &u, err) < 0)
+    if (config_set(conf, "bootstrap.servers", s->servers, err) < 0 ||
+        config_set_credentials(conf, c, &u, err) < 0)
         return -1;
     for (size_t i = 0; i < u.n_params; i++)
-        if (set_theirs(conf, u.params[i].name.data, u.params[i].value.data, err) < 0)
+        if (config_set_theirs(conf, u.params[i].name.data, u.params[i].value.data, err) < 0)
             return -1;
     *ret_url = u;
     return 0;
 }
 
-static int number_of(const char *name, const char *value, int *ret, struct outrider_error *err)
+static int config_number_of(const char *name, const char *value, int *ret,
+                            struct outrider_error *err)
 {
     char *end;
     long n = strtol(value, &end, 10);
@@ -205,22 +209,22 @@ static int number_of(const char *name, const char *value, int *ret, struct outri
     return 0;
 }
 
-static bool leaves_topics_to_broker(const struct pipeline_config *c)
+static bool config_leaves_topics_to_broker(const struct pipeline_config *c)
 {
     const struct string_map *m = &kafka_options(c)->create_topics;
     return m->n == 1 && strcmp(m->items[0].name, "auto") == 0 &&
            strcmp(m->items[0].value, "true") == 0;
 }
 
-static int read_create(const struct pipeline_config *c, struct kafka_settings *s,
-                       struct outrider_error *err)
+static int config_read_create(const struct pipeline_config *c, struct kafka_settings *s,
+                              struct outrider_error *err)
 {
     const struct string_map *m = &kafka_options(c)->create_topics;
     s->new_partitions = m->n > 0 ? -1 : 0;
     s->new_replication = -1;
     for (size_t i = 0; i < m->n; i++) {
         const char *name = m->items[i].name;
-        if (leaves_topics_to_broker(c)) {
+        if (config_leaves_topics_to_broker(c)) {
             s->new_partitions = 0;
             continue;
         }
@@ -232,13 +236,13 @@ static int read_create(const struct pipeline_config *c, struct kafka_settings *s
                                   "sink.create_topics: unknown name '%.60s' (known: partitions "
                                   "and replication, or auto: true alone)",
                                   name);
-        if (number_of(name, m->items[i].value, field, err) < 0)
+        if (config_number_of(name, m->items[i].value, field, err) < 0)
             return -1;
     }
     return 0;
 }
 
-static size_t number_in(rd_kafka_conf_t *conf, const char *name)
+static size_t config_number_in(rd_kafka_conf_t *conf, const char *name)
 {
     char text[64];
     size_t size = sizeof text;
@@ -247,22 +251,22 @@ static size_t number_in(rd_kafka_conf_t *conf, const char *name)
     return strtoul(text, NULL, 10);
 }
 
-static void read_settings(const struct pipeline_config *c, rd_kafka_conf_t *conf,
-                          struct kafka_settings *s)
+static void config_read_settings(const struct pipeline_config *c, rd_kafka_conf_t *conf,
+                                 struct kafka_settings *s)
 {
     s->ordered = c->ordered;
-    s->is_mock = number_in(conf, "test.mock.num.brokers") > 0;
-    s->max_records = number_in(conf, "queue.buffering.max.messages");
-    s->max_bytes = number_in(conf, "queue.buffering.max.kbytes") * 1024;
+    s->is_mock = config_number_in(conf, "test.mock.num.brokers") > 0;
+    s->max_records = config_number_in(conf, "queue.buffering.max.messages");
+    s->max_bytes = config_number_in(conf, "queue.buffering.max.kbytes") * 1024;
 }
 
-static int set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool careful,
-                   struct arena *arena, struct kafka_settings *s, struct outrider_error *err)
+static int config_set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool careful,
+                          struct arena *arena, struct kafka_settings *s, struct outrider_error *err)
 {
     char text[32];
     struct url u;
     for (size_t i = 0; i < COUNT(defaults); i++)
-        if (set(conf, defaults[i].name, defaults[i].value, err) < 0)
+        if (config_set(conf, defaults[i].name, defaults[i].value, err) < 0)
             return -1;
     /* What the source lets through must reach the broker: it knows the topic's limit. */
     struct event_bounds max = outrider__event_bounds(c);
@@ -271,24 +275,26 @@ static int set_all(rd_kafka_conf_t *conf, const struct pipeline_config *c, bool 
                    (long long)(largest < 1000000      ? 1000000
                                : largest > 1000000000 ? 1000000000
                                                       : largest));
-    if (set(conf, "message.max.bytes", text, err) < 0 || set_url(conf, c, arena, s, &u, err) < 0)
+    if (config_set(conf, "message.max.bytes", text, err) < 0 ||
+        config_set_url(conf, c, arena, s, &u, err) < 0)
         return -1;
     const struct string_map *given = &kafka_options(c)->properties;
     for (size_t i = 0; i < given->n; i++)
-        if (set_theirs(conf, given->items[i].name, given->items[i].value, err) < 0)
+        if (config_set_theirs(conf, given->items[i].name, given->items[i].value, err) < 0)
             return -1;
     for (size_t i = 0; i < COUNT(ours); i++)
-        if (set(conf, ours[i].name, ours[i].value, err) < 0)
+        if (config_set(conf, ours[i].name, ours[i].value, err) < 0)
             return -1;
-    if (careful && set(conf, "enable.gapless.guarantee", "false", err) < 0)
+    if (careful && config_set(conf, "enable.gapless.guarantee", "false", err) < 0)
         return -1;
-    if (leaves_topics_to_broker(c) && set(conf, "allow.auto.create.topics", "true", err) < 0)
+    if (config_leaves_topics_to_broker(c) &&
+        config_set(conf, "allow.auto.create.topics", "true", err) < 0)
         return -1;
-    return read_create(c, s, err);
+    return config_read_create(c, s, err);
 }
 
 /* A library does not write to a stream of its host; what matters comes as an event. */
-static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
+static void config_no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf)
 {
     (void)rk;
     (void)level;
@@ -303,15 +309,15 @@ int outrider__kafka_conf(const struct pipeline_config *c, bool careful, rd_kafka
     struct arena arena;
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     outrider__arena_init(&arena, 1024);
-    int r = set_all(conf, c, careful, &arena, &s, err);
+    int r = config_set_all(conf, c, careful, &arena, &s, err);
     outrider__arena_release(&arena);
     if (r < 0) {
         rd_kafka_conf_destroy(conf);
         outrider__kafka_settings_release(&s);
         return -1;
     }
-    rd_kafka_conf_set_log_cb(conf, no_log);
-    read_settings(c, conf, &s);
+    rd_kafka_conf_set_log_cb(conf, config_no_log);
+    config_read_settings(c, conf, &s);
     *ret_conf = conf;
     *ret_settings = s;
     return 0;

@@ -17,7 +17,7 @@ struct look {
     char fatal[256];
 };
 
-static void on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque)
+static void doctor_on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque)
 {
     struct look *l = opaque;
     if (error == RD_KAFKA_RESP_ERR__FATAL)
@@ -28,7 +28,7 @@ static void on_error(rd_kafka_t *rk, int error, const char *reason, void *opaque
         outrider__kafka_reason(reason, l->last_error, sizeof l->last_error);
 }
 
-static int on_stats(rd_kafka_t *rk, char *json, size_t len, void *opaque)
+static int doctor_on_stats(rd_kafka_t *rk, char *json, size_t len, void *opaque)
 {
     struct look *l = opaque;
     (void)rk;
@@ -41,15 +41,15 @@ static int on_stats(rd_kafka_t *rk, char *json, size_t len, void *opaque)
     return 0;
 }
 
-static int open_producer(struct look *l, struct outrider_error *err)
+static int doctor_open_producer(struct look *l, struct outrider_error *err)
 {
     rd_kafka_conf_t *conf;
     char why[256];
     if (outrider__kafka_conf(l->config, true, &conf, &l->settings, err) < 0)
         return -1;
     rd_kafka_conf_set_opaque(conf, l);
-    rd_kafka_conf_set_error_cb(conf, on_error);
-    rd_kafka_conf_set_stats_cb(conf, on_stats);
+    rd_kafka_conf_set_error_cb(conf, doctor_on_error);
+    rd_kafka_conf_set_stats_cb(conf, doctor_on_stats);
     (void)rd_kafka_conf_set(conf, "statistics.interval.ms", "100", NULL, 0);
     l->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
     if (l->rk != NULL)
@@ -60,16 +60,16 @@ static int open_producer(struct look *l, struct outrider_error *err)
     return -1;
 }
 
-static int64_t deadline_of(const struct look *l)
+static int64_t doctor_deadline_of(const struct look *l)
 {
     return outrider__clock_now().mono_us + l->config->source.connect_timeout_us;
 }
 
 /* Asks for metadata until somebody answers; rd_kafka_metadata itself waits. */
-static rd_kafka_resp_err_t ask(struct look *l, rd_kafka_topic_t *topic,
-                               const struct rd_kafka_metadata **ret_answer)
+static rd_kafka_resp_err_t doctor_ask(struct look *l, rd_kafka_topic_t *topic,
+                                      const struct rd_kafka_metadata **ret_answer)
 {
-    int64_t deadline = deadline_of(l);
+    int64_t deadline = doctor_deadline_of(l);
     rd_kafka_resp_err_t r;
     do {
         r = rd_kafka_metadata(l->rk, 0, topic, ret_answer, 500);
@@ -79,10 +79,10 @@ static rd_kafka_resp_err_t ask(struct look *l, rd_kafka_topic_t *topic,
     return r;
 }
 
-static bool look_at_connection(struct look *l)
+static bool doctor_look_at_connection(struct look *l)
 {
     const struct rd_kafka_metadata *answer;
-    rd_kafka_resp_err_t r = ask(l, NULL, &answer);
+    rd_kafka_resp_err_t r = doctor_ask(l, NULL, &answer);
     if (l->is_refused) {
         outrider__find(
             &l->to, FINDING_PROBLEM, "check user, password, sasl.mechanism and security.protocol",
@@ -104,9 +104,9 @@ static bool look_at_connection(struct look *l)
     return true;
 }
 
-static void look_at_idempotence(struct look *l)
+static void doctor_look_at_idempotence(struct look *l)
 {
-    int64_t deadline = deadline_of(l);
+    int64_t deadline = doctor_deadline_of(l);
     while (strcmp(l->idempotence, "Assigned") != 0 && l->fatal[0] == '\0' &&
            outrider__clock_now().mono_us < deadline)
         (void)rd_kafka_poll(l->rk, 100);
@@ -122,7 +122,7 @@ static void look_at_idempotence(struct look *l)
 
 /* Only exactly once needs them. Nothing is published, but the cluster remembers the
  * name, which begins as the pipelines' own do, for a while. */
-static void look_at_transactions(struct look *l, struct outrider_error *err)
+static void doctor_look_at_transactions(struct look *l, struct outrider_error *err)
 {
     struct kafka_settings settings;
     rd_kafka_conf_t *conf;
@@ -151,7 +151,8 @@ static void look_at_transactions(struct look *l, struct outrider_error *err)
     rd_kafka_destroy(rk);
 }
 
-static void tell_topic(struct look *l, const char *name, const struct rd_kafka_metadata_topic *t)
+static void doctor_tell_topic(struct look *l, const char *name,
+                              const struct rd_kafka_metadata_topic *t)
 {
     bool creates = l->settings.new_partitions != 0;
     switch (t->err) {
@@ -173,31 +174,31 @@ static void tell_topic(struct look *l, const char *name, const struct rd_kafka_m
 }
 
 /* Only topics that the configuration names outright can be looked for. */
-static void look_at_topic(struct look *l, const char *name)
+static void doctor_look_at_topic(struct look *l, const char *name)
 {
     const struct rd_kafka_metadata *answer;
     if (name == NULL || strchr(name, '$') != NULL ||
         !outrider__kafka_topic_is_valid(bytes_str(name)))
         return;
     rd_kafka_topic_t *topic = rd_kafka_topic_new(l->rk, name, NULL);
-    rd_kafka_resp_err_t r = ask(l, topic, &answer);
+    rd_kafka_resp_err_t r = doctor_ask(l, topic, &answer);
     if (r != RD_KAFKA_RESP_ERR_NO_ERROR) {
         outrider__find(&l->to, FINDING_PROBLEM, NULL, "topic '%s': %s", name, rd_kafka_err2str(r));
     } else {
         if (answer->topic_cnt > 0)
-            tell_topic(l, name, &answer->topics[0]);
+            doctor_tell_topic(l, name, &answer->topics[0]);
         rd_kafka_metadata_destroy(answer);
     }
     rd_kafka_topic_destroy(topic);
 }
 
-static void look_at_topics(struct look *l)
+static void doctor_look_at_topics(struct look *l)
 {
     const struct pipeline_config *c = l->config;
-    look_at_topic(l, c->route.topic);
+    doctor_look_at_topic(l, c->route.topic);
     for (size_t i = 0; i < c->route.by_type.n; i++)
-        look_at_topic(l, c->route.by_type.items[i].value);
-    look_at_topic(l, c->dead_letter.topic);
+        doctor_look_at_topic(l, c->route.by_type.items[i].value);
+    doctor_look_at_topic(l, c->dead_letter.topic);
     if (strchr(c->route.topic, '$') != NULL && l->settings.new_partitions == 0)
         outrider__find(
             &l->to, FINDING_NOTE, NULL,
@@ -207,7 +208,7 @@ static void look_at_topics(struct look *l)
 }
 
 /* Kafka tells nobody its time: a person has to compare. */
-static void look_at_clock(const struct look *l)
+static void doctor_look_at_clock(const struct look *l)
 {
     char text[CLOCK_TEXT_SIZE];
     outrider__clock_format(outrider__clock_now().wall_us, text);
@@ -222,13 +223,13 @@ int outrider__kafka_doctor(const struct pipeline_config *c, finding_fn *found, v
                            struct outrider_error *err)
 {
     struct look l = {.config = c, .to = {found, ctx}};
-    if (open_producer(&l, err) < 0)
+    if (doctor_open_producer(&l, err) < 0)
         return -1;
-    if (look_at_connection(&l)) {
-        look_at_idempotence(&l);
-        look_at_transactions(&l, err);
-        look_at_topics(&l);
-        look_at_clock(&l);
+    if (doctor_look_at_connection(&l)) {
+        doctor_look_at_idempotence(&l);
+        doctor_look_at_transactions(&l, err);
+        doctor_look_at_topics(&l);
+        doctor_look_at_clock(&l);
     }
     rd_kafka_destroy(l.rk);
     outrider__kafka_settings_release(&l.settings);

@@ -74,7 +74,7 @@ int outrider__kafka_endings_check(const char *servers, struct outrider_error *er
 }
 
 /* Nobody else takes the reports any more, and librdkafka waits until somebody has. */
-static void drain(struct kafka_end *e)
+static void end_drain(struct kafka_end *e)
 {
     rd_kafka_event_t *event;
     const rd_kafka_message_t *m;
@@ -86,32 +86,32 @@ static void drain(struct kafka_end *e)
     }
 }
 
-static bool is_refused(rd_kafka_resp_err_t code)
+static bool end_is_refused(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR__CONFLICT || code == RD_KAFKA_RESP_ERR__STATE;
 }
 
-static void try_abort(struct kafka_end *e, int timeout_ms)
+static void end_try_abort(struct kafka_end *e, int timeout_ms)
 {
     rd_kafka_error_t *why = rd_kafka_abort_transaction(e->rk, timeout_ms);
-    if (why != NULL && is_refused(rd_kafka_error_code(why)) && e->has_commit) {
+    if (why != NULL && end_is_refused(rd_kafka_error_code(why)) && e->has_commit) {
         e->is_committing = true;
     } else {
         e->is_safe = true;
         e->is_ended = why == NULL || !rd_kafka_error_is_retriable(why) ||
-                      rd_kafka_error_is_fatal(why) || is_refused(rd_kafka_error_code(why));
+                      rd_kafka_error_is_fatal(why) || end_is_refused(rd_kafka_error_code(why));
     }
     if (why != NULL)
         rd_kafka_error_destroy(why);
 }
 
-static void try_commit(struct kafka_end *e, int timeout_ms)
+static void end_try_commit(struct kafka_end *e, int timeout_ms)
 {
     bool is_sent = rd_kafka_outq_len(e->rk) == 0;
     rd_kafka_error_t *why = rd_kafka_commit_transaction(e->rk, timeout_ms);
     if (why == NULL || rd_kafka_error_is_fatal(why)) {
         e->is_safe = e->is_ended = true;
-    } else if (!rd_kafka_error_is_retriable(why) || is_refused(rd_kafka_error_code(why))) {
+    } else if (!rd_kafka_error_is_retriable(why) || end_is_refused(rd_kafka_error_code(why))) {
         e->is_committing = e->has_commit = false; /* failed: it can be aborted */
     } else {
         e->is_safe = is_sent;
@@ -122,17 +122,17 @@ static void try_commit(struct kafka_end *e, int timeout_ms)
         rd_kafka_error_destroy(why);
 }
 
-static void go_on(struct kafka_end *e, int timeout_ms)
+static void end_go_on(struct kafka_end *e, int timeout_ms)
 {
-    drain(e);
+    end_drain(e);
     if (e->is_committing)
-        try_commit(e, timeout_ms);
+        end_try_commit(e, timeout_ms);
     else
-        try_abort(e, timeout_ms);
-    drain(e);
+        end_try_abort(e, timeout_ms);
+    end_drain(e);
 }
 
-static void destroy(struct kafka_end *e)
+static void end_destroy(struct kafka_end *e)
 {
     if (e->n_out > 0)
         (void)rd_kafka_purge(e->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
@@ -144,7 +144,7 @@ static void destroy(struct kafka_end *e)
 }
 
 /* The one after e, or the first; e is taken out if it is safe. */
-static struct kafka_end *advance(struct kafka_end *e)
+static struct kafka_end *end_advance(struct kafka_end *e)
 {
     struct kafka_end *next, **at = &endings;
     pthread_mutex_lock(&mutex);
@@ -158,7 +158,7 @@ static struct kafka_end *advance(struct kafka_end *e)
         next = endings;
     pthread_mutex_unlock(&mutex);
     if (e->is_safe) {
-        destroy(e);
+        end_destroy(e);
         pthread_mutex_lock(&mutex);
         n_endings--;
         next = endings;
@@ -168,17 +168,17 @@ static struct kafka_end *advance(struct kafka_end *e)
     return next;
 }
 
-static void *work(void *first)
+static void *end_work(void *first)
 {
     struct kafka_end *e = first;
     while (e != NULL) {
-        go_on(e, STEP_MS);
-        e = advance(e);
+        end_go_on(e, STEP_MS);
+        e = end_advance(e);
     }
     return NULL;
 }
 
-static void leave_to_thread(struct kafka_end *e)
+static void end_leave_to_thread(struct kafka_end *e)
 {
     sigset_t all, before;
     pthread_attr_t attr;
@@ -192,7 +192,7 @@ static void leave_to_thread(struct kafka_end *e)
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         /* Without a thread it stays until the next one begins. */
-        has_thread = pthread_create(&thread, &attr, work, e) == 0;
+        has_thread = pthread_create(&thread, &attr, end_work, e) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         pthread_attr_destroy(&attr);
     }
@@ -207,11 +207,11 @@ void outrider__kafka_end(struct kafka_end *e, const struct kafka_producer *s, bo
     e->n_out = s->n_out;
     e->has_commit = has_commit;
     do
-        go_on(e, CLOSE_STEP_MS);
+        end_go_on(e, CLOSE_STEP_MS);
     while (!e->is_ended &&
            (outrider__clock_now().mono_us < deadline || (!e->is_safe && e->n_out > 0)));
     if (e->is_safe)
-        destroy(e);
+        end_destroy(e);
     else
-        leave_to_thread(e);
+        end_leave_to_thread(e);
 }

@@ -70,7 +70,7 @@ void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text)
 }
 
 /* Then every transaction fails, whatever librdkafka says of it: none goes without. */
-static bool is_progress_denied(struct kafka_exact *x)
+static bool exact_is_progress_denied(struct kafka_exact *x)
 {
     pthread_mutex_lock(&x->end->mutex);
     bool is_denied = strcmp(x->end->denied, kafka_options(x->config)->progress_topic) == 0;
@@ -95,7 +95,7 @@ int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, 
                        "exactly_once: allow this user Write and Describe on the transactional id "
                        "'%.200s' (or on all that begin with 'outrider:'): %s",
                        x->transactional_id, text);
-    else if (is_progress_denied(x))
+    else if (exact_is_progress_denied(x))
         outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
                        "exactly_once: allow this user Write on topic '%.249s', which holds the "
                        "progress: %s",
@@ -109,8 +109,8 @@ int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, 
 }
 
 /* Makes the call until it has an answer. */
-static int call(struct kafka_exact *x, rd_kafka_error_t *(*step)(rd_kafka_t *, int),
-                const char *what, struct outrider_error *err)
+static int exact_call(struct kafka_exact *x, rd_kafka_error_t *(*step)(rd_kafka_t *, int),
+                      const char *what, struct outrider_error *err)
 {
     for (;;) {
         rd_kafka_error_t *e = step(x->rk, STEP_MS);
@@ -131,7 +131,7 @@ static int call(struct kafka_exact *x, rd_kafka_error_t *(*step)(rd_kafka_t *, i
     }
 }
 
-static int begin_transaction(struct kafka_exact *x, struct outrider_error *err)
+static int exact_begin_transaction(struct kafka_exact *x, struct outrider_error *err)
 {
     rd_kafka_error_t *e = rd_kafka_begin_transaction(x->rk);
     if (e == NULL)
@@ -142,30 +142,30 @@ static int begin_transaction(struct kafka_exact *x, struct outrider_error *err)
     return -1;
 }
 
-static int do_job(struct kafka_exact *x, enum kafka_job job, struct commit_mark *ret_found,
-                  struct outrider_error *err)
+static int exact_do_job(struct kafka_exact *x, enum kafka_job job, struct commit_mark *ret_found,
+                        struct outrider_error *err)
 {
     switch (job) {
     case JOB_OPEN:
-        if (call(x, rd_kafka_init_transactions, "begin with transactions", err) < 0 ||
+        if (exact_call(x, rd_kafka_init_transactions, "begin with transactions", err) < 0 ||
             outrider__kafka_progress_read(x, ret_found, err) < 0)
             return -1;
         break;
     case JOB_COMMIT:
-        if (call(x, rd_kafka_commit_transaction, "commit", err) < 0)
+        if (exact_call(x, rd_kafka_commit_transaction, "commit", err) < 0)
             return -1;
         break;
     case JOB_ABORT:
-        if (call(x, rd_kafka_abort_transaction, "abort a transaction", err) < 0)
+        if (exact_call(x, rd_kafka_abort_transaction, "abort a transaction", err) < 0)
             return -1;
         break;
     default:
         return 0;
     }
-    return begin_transaction(x, err);
+    return exact_begin_transaction(x, err);
 }
 
-static void *work(void *arg)
+static void *exact_work(void *arg)
 {
     struct kafka_exact *x = arg;
     static const uint64_t one = 1;
@@ -179,7 +179,7 @@ static void *work(void *arg)
         struct commit_mark found = {0};
         struct outrider_error err;
         pthread_mutex_unlock(&x->mutex);
-        int result = do_job(x, job, &found, &err);
+        int result = exact_do_job(x, job, &found, &err);
         pthread_mutex_lock(&x->mutex);
         x->result = result;
         x->found = found;
@@ -193,7 +193,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void start_job(struct kafka_sink *k, enum kafka_job job)
+static void exact_start_job(struct kafka_sink *k, enum kafka_job job)
 {
     struct kafka_exact *x = &k->exact;
     k->base.is_busy = true;
@@ -210,7 +210,7 @@ static void start_job(struct kafka_sink *k, enum kafka_job job)
  * A topic that this user may not write to fails the whole transaction, and
  * librdkafka says which one it was in its log only.
  */
-static void on_log(const rd_kafka_t *rk, int level, const char *fac, const char *text)
+static void exact_on_log(const rd_kafka_t *rk, int level, const char *fac, const char *text)
 {
     static const char mark[] = "Failed to add partition \"";
     struct kafka_end *e = rd_kafka_opaque(rk);
@@ -249,17 +249,17 @@ int outrider__kafka_exact_open(struct kafka_sink *k, struct outrider_error *err)
 void outrider__kafka_exact_events(struct kafka_sink *k, rd_kafka_conf_t *conf)
 {
     rd_kafka_conf_set_opaque(conf, k->exact.end);
-    rd_kafka_conf_set_log_cb(conf, on_log);
+    rd_kafka_conf_set_log_cb(conf, exact_on_log);
 }
 
 int outrider__kafka_exact_start(struct kafka_sink *k, struct outrider_error *err)
 {
     struct kafka_exact *x = &k->exact;
     x->rk = k->fast.rk;
-    if (pthread_create(&x->thread, NULL, work, x) != 0)
+    if (pthread_create(&x->thread, NULL, exact_work, x) != 0)
         return outrider__fail(err, OUTRIDER_NOMEM, OUTRIDER_RETRY, "cannot start a thread");
     x->has_thread = true;
-    start_job(k, JOB_OPEN);
+    exact_start_job(k, JOB_OPEN);
     return 0;
 }
 
@@ -298,7 +298,7 @@ void outrider__kafka_exact_release(struct kafka_sink *k)
 }
 
 /* The record of progress joins the transaction. */
-static rd_kafka_resp_err_t write_progress(struct kafka_sink *k)
+static rd_kafka_resp_err_t exact_write_progress(struct kafka_sink *k)
 {
     const struct kafka_exact *x = &k->exact;
     char value[96];
@@ -323,7 +323,7 @@ void outrider__kafka_exact_seal(struct sink *s, struct commit_mark progress, str
     x->next = progress;
     (void)FAILPOINT("kafka.before_progress");
     /* If there is no room, or something failed: commit() sees to it, or nobody. */
-    x->is_marked = write_progress(k) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    x->is_marked = exact_write_progress(k) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 void outrider__kafka_exact_commit(struct sink *s, struct instant now)
@@ -331,10 +331,10 @@ void outrider__kafka_exact_commit(struct sink *s, struct instant now)
     struct kafka_sink *k = kafka_of(s);
     struct kafka_exact *x = &k->exact;
     k->now = now;
-    x->refused = x->is_marked ? RD_KAFKA_RESP_ERR_NO_ERROR : write_progress(k);
+    x->refused = x->is_marked ? RD_KAFKA_RESP_ERR_NO_ERROR : exact_write_progress(k);
     s->is_busy = true;
     if (x->refused == RD_KAFKA_RESP_ERR_NO_ERROR)
-        start_job(k, JOB_COMMIT);
+        exact_start_job(k, JOB_COMMIT);
     s->wake_us = now.mono_us;
 }
 
@@ -344,16 +344,16 @@ void outrider__kafka_exact_abort(struct sink *s, struct instant now)
     k->now = now;
     k->order.now_us = now.mono_us;
     outrider__order_give_back(&k->order);
-    start_job(k, JOB_ABORT);
+    exact_start_job(k, JOB_ABORT);
     s->wake_us = now.mono_us;
 }
 
 /* The transaction is gone. If no record was to blame, a topic may be. */
-static int aborted(struct kafka_sink *k, struct outrider_error *err)
+static int exact_aborted(struct kafka_sink *k, struct outrider_error *err)
 {
     struct kafka_exact *x = &k->exact;
     char denied[sizeof x->end->denied];
-    if (is_progress_denied(x)) {
+    if (exact_is_progress_denied(x)) {
         const rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
         return outrider__kafka_exact_fail(x, code, "commit", rd_kafka_err2str(code), err);
     }
@@ -373,7 +373,7 @@ static int aborted(struct kafka_sink *k, struct outrider_error *err)
                           k->fast.last_error);
 }
 
-static void check_trouble(struct kafka_sink *k)
+static void exact_check_trouble(struct kafka_sink *k)
 {
     struct kafka_exact *x = &k->exact;
     int64_t at = x->began_us + TROUBLE_US;
@@ -405,10 +405,10 @@ int outrider__kafka_exact_poll(struct kafka_sink *k, struct outrider_error *err)
         *err = x->error;
     pthread_mutex_unlock(&x->mutex);
     if (!is_done || (job == JOB_ABORT && result == 0 && k->order.n_messages > 0)) {
-        check_trouble(k);
+        exact_check_trouble(k);
         return 0;
     }
-    if (result < 0 || (job == JOB_ABORT && aborted(k, err) < 0))
+    if (result < 0 || (job == JOB_ABORT && exact_aborted(k, err) < 0))
         return -1;
     if (job == JOB_OPEN)
         k->base.progress = x->found;

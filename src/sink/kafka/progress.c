@@ -17,14 +17,14 @@
 /* A server that does not know how to be asked for a topic's policy says nothing. */
 #define POLICY_MS 1000
 
-static int stopped(struct outrider_error *err)
+static int progress_stopped(struct outrider_error *err)
 {
     (void)outrider__fail(err, OUTRIDER_CANCELLED, OUTRIDER_RETRY, "the sink is being closed");
     return -1;
 }
 
 /* "{"no":17,"stamp":"4711"}" */
-static int parse(const char *data, size_t len, struct commit_mark *ret)
+static int progress_parse(const char *data, size_t len, struct commit_mark *ret)
 {
     char text[96], *end;
     static const char first[] = "{\"no\":", second[] = ",\"stamp\":\"";
@@ -52,19 +52,20 @@ static const struct {
 };
 
 /* *ret_event is NULL if no answer came in time. */
-static int wait_for(struct kafka_exact *x, rd_kafka_queue_t *queue, int timeout_ms,
-                    rd_kafka_event_t **ret_event, struct outrider_error *err)
+static int progress_wait_for(struct kafka_exact *x, rd_kafka_queue_t *queue, int timeout_ms,
+                             rd_kafka_event_t **ret_event, struct outrider_error *err)
 {
     *ret_event = NULL;
     for (int waited = 0; *ret_event == NULL && waited < timeout_ms; waited += STEP_MS) {
         *ret_event = rd_kafka_queue_poll(queue, STEP_MS);
         if (*ret_event == NULL && outrider__kafka_exact_is_closing(x))
-            return stopped(err);
+            return progress_stopped(err);
     }
     return 0;
 }
 
-static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outrider_error *err)
+static int progress_create(struct kafka_exact *x, rd_kafka_queue_t *queue,
+                           struct outrider_error *err)
 {
     const char *name = kafka_options(x->config)->progress_topic;
     char why[256];
@@ -77,7 +78,7 @@ static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outride
     rd_kafka_CreateTopics(x->rk, &topic, 1, NULL, queue);
     rd_kafka_NewTopic_destroy(topic);
     rd_kafka_event_t *event = NULL;
-    if (wait_for(x, queue, ANSWER_MS, &event, err) < 0)
+    if (progress_wait_for(x, queue, ANSWER_MS, &event, err) < 0)
         return -1;
     if (event == NULL)
         return outrider__kafka_exact_fail(x, RD_KAFKA_RESP_ERR__TIMED_OUT,
@@ -104,7 +105,8 @@ static int create(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outride
     return -1;
 }
 
-static int judge_policy(const rd_kafka_event_t *event, const char *name, struct outrider_error *err)
+static int progress_judge_policy(const rd_kafka_event_t *event, const char *name,
+                                 struct outrider_error *err)
 {
     size_t n = 0, m = 0;
     const rd_kafka_DescribeConfigs_result_t *result =
@@ -125,7 +127,8 @@ static int judge_policy(const rd_kafka_event_t *event, const char *name, struct 
     return 0;
 }
 
-static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct outrider_error *err)
+static int progress_check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue,
+                                 struct outrider_error *err)
 {
     const char *name = kafka_options(x->config)->progress_topic;
     rd_kafka_ConfigResource_t *resource =
@@ -133,12 +136,12 @@ static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct o
     rd_kafka_event_t *event = NULL;
     rd_kafka_DescribeConfigs(x->rk, &resource, 1, NULL, queue);
     rd_kafka_ConfigResource_destroy(resource);
-    if (wait_for(x, queue, POLICY_MS, &event, err) < 0)
+    if (progress_wait_for(x, queue, POLICY_MS, &event, err) < 0)
         return -1;
     if (event == NULL)
         return 0;
     int r = rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR
-                ? judge_policy(event, name, err)
+                ? progress_judge_policy(event, name, err)
                 : 0;
     rd_kafka_event_destroy(event);
     return r;
@@ -146,7 +149,8 @@ static int check_policy(struct kafka_exact *x, rd_kafka_queue_t *queue, struct o
 
 /* Where the partition begins and ends, transactions that are open included. In steps:
  * who closes the sink waits for the end of one. */
-static rd_kafka_resp_err_t find_ends(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end)
+static rd_kafka_resp_err_t progress_find_ends(struct kafka_exact *x, int64_t *ret_begin,
+                                              int64_t *ret_end)
 {
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     for (int waited = 0; code == RD_KAFKA_RESP_ERR__TIMED_OUT && waited < ANSWER_MS &&
@@ -157,23 +161,23 @@ static rd_kafka_resp_err_t find_ends(struct kafka_exact *x, int64_t *ret_begin, 
     return code;
 }
 
-static int prepare(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end,
-                   struct outrider_error *err)
+static int progress_prepare(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end,
+                            struct outrider_error *err)
 {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(x->rk);
-    rd_kafka_resp_err_t code = find_ends(x, ret_begin, ret_end);
+    rd_kafka_resp_err_t code = progress_find_ends(x, ret_begin, ret_end);
     int r = 0;
     if (code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
         code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-        r = create(x, queue, err);
+        r = progress_create(x, queue, err);
         for (int i = 0; r == 0 && i < ANSWER_MS / STEP_MS; i++) {
-            code = find_ends(x, ret_begin, ret_end);
+            code = progress_find_ends(x, ret_begin, ret_end);
             if (code == RD_KAFKA_RESP_ERR_NO_ERROR || outrider__kafka_exact_is_closing(x))
                 break;
             usleep(STEP_MS * 1000);
         }
     } else if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        r = check_policy(x, queue, err);
+        r = progress_check_policy(x, queue, err);
     }
     rd_kafka_queue_destroy(queue);
     if (r == 0 && code != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -182,7 +186,8 @@ static int prepare(struct kafka_exact *x, int64_t *ret_begin, int64_t *ret_end,
     return r;
 }
 
-static int new_reader(const struct kafka_exact *x, rd_kafka_t **ret_rk, struct outrider_error *err)
+static int progress_new_reader(const struct kafka_exact *x, rd_kafka_t **ret_rk,
+                               struct outrider_error *err)
 {
     static const char *const all[][2] = {{"isolation.level", "read_committed"},
                                          {"enable.partition.eof", "true"},
@@ -205,8 +210,8 @@ static int new_reader(const struct kafka_exact *x, rd_kafka_t **ret_rk, struct o
 }
 
 /* One message, or the news that there is none. *ret_at is where reading goes on. */
-static int take(struct kafka_exact *x, const rd_kafka_message_t *m, struct commit_mark *found,
-                int64_t *ret_at, struct outrider_error *err)
+static int progress_take(struct kafka_exact *x, const rd_kafka_message_t *m,
+                         struct commit_mark *found, int64_t *ret_at, struct outrider_error *err)
 {
     if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         *ret_at = m->offset;
@@ -218,7 +223,7 @@ static int take(struct kafka_exact *x, const rd_kafka_message_t *m, struct commi
     *ret_at = m->offset + 1;
     if (m->key_len != strlen(x->key) || memcmp(m->key, x->key, m->key_len) != 0)
         return 0;
-    if (parse(m->payload, m->len, found) < 0)
+    if (progress_parse(m->payload, m->len, found) < 0)
         return outrider__fail(
             err, OUTRIDER_HISTORY, OUTRIDER_STOP,
             "exactly_once: the record of '%.200s' at offset %lld of topic '%.100s' "
@@ -231,18 +236,18 @@ static int take(struct kafka_exact *x, const rd_kafka_message_t *m, struct commi
  * Up to the end and not just up to the first open transaction, which is where a
  * reader of committed records stops: behind another pipeline's may be our own.
  */
-static int read_to(struct kafka_exact *x, rd_kafka_topic_t *topic, int64_t end,
-                   struct commit_mark *found, struct outrider_error *err)
+static int progress_read_to(struct kafka_exact *x, rd_kafka_topic_t *topic, int64_t end,
+                            struct commit_mark *found, struct outrider_error *err)
 {
     int64_t at = 0;
     while (at < end) {
         if (outrider__kafka_exact_is_closing(x))
-            return stopped(err);
+            return progress_stopped(err);
         rd_kafka_message_t *m = rd_kafka_consume(topic, 0, STEP_MS);
         if (m == NULL)
             continue;
         bool is_end = m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
-        int r = take(x, m, found, &at, err);
+        int r = progress_take(x, m, found, &at, err);
         rd_kafka_message_destroy(m);
         if (r < 0)
             return -1;
@@ -259,7 +264,7 @@ int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret
     struct commit_mark found = {0};
     rd_kafka_t *rk;
     int64_t begin = 0, end = 0;
-    if (prepare(x, &begin, &end, err) < 0 || new_reader(x, &rk, err) < 0)
+    if (progress_prepare(x, &begin, &end, err) < 0 || progress_new_reader(x, &rk, err) < 0)
         return -1;
     rd_kafka_topic_t *topic =
         rd_kafka_topic_new(rk, kafka_options(x->config)->progress_topic, NULL);
@@ -271,7 +276,7 @@ int outrider__kafka_progress_read(struct kafka_exact *x, struct commit_mark *ret
             r = outrider__kafka_exact_fail(x, rd_kafka_last_error(), "read the progress",
                                            rd_kafka_err2str(rd_kafka_last_error()), err);
         else
-            r = read_to(x, topic, end, &found, err);
+            r = progress_read_to(x, topic, end, &found, err);
         (void)rd_kafka_consume_stop(topic, 0);
     }
     rd_kafka_topic_destroy(topic);

@@ -52,8 +52,8 @@ static struct stdout_sink *stdout_of(struct sink *s)
     return (struct stdout_sink *)s;
 }
 
-static struct stdout_topic *slot_of(struct stdout_topic *topics, size_t size, uint64_t hash,
-                                    struct bytes name)
+static struct stdout_topic *stdout_slot_of(struct stdout_topic *topics, size_t size, uint64_t hash,
+                                           struct bytes name)
 {
     size_t i = hash & (size - 1);
     while (!bytes_is_null(topics[i].name) &&
@@ -62,7 +62,7 @@ static struct stdout_topic *slot_of(struct stdout_topic *topics, size_t size, ui
     return &topics[i];
 }
 
-static int grow(struct stdout_sink *k)
+static int stdout_grow(struct stdout_sink *k)
 {
     size_t size = k->size ? 2 * k->size : 64;
     struct stdout_topic *topics = calloc(size, sizeof *topics);
@@ -70,7 +70,7 @@ static int grow(struct stdout_sink *k)
         return -1;
     for (size_t i = 0; i < k->size; i++)
         if (!bytes_is_null(k->topics[i].name))
-            *slot_of(topics, size, k->topics[i].hash, k->topics[i].name) = k->topics[i];
+            *stdout_slot_of(topics, size, k->topics[i].hash, k->topics[i].name) = k->topics[i];
     free(k->topics);
     k->topics = topics;
     k->size = size;
@@ -79,14 +79,14 @@ static int grow(struct stdout_sink *k)
 }
 
 /* The topic, made on first use; NULL when there is no memory. */
-static struct stdout_topic *topic_of(struct stdout_sink *k, struct bytes name)
+static struct stdout_topic *stdout_topic_of(struct stdout_sink *k, struct bytes name)
 {
     if (k->last != NULL && bytes_eq(k->last->name, name))
         return k->last;
-    if (2 * (k->n_topics + 1) > k->size && grow(k) < 0)
+    if (2 * (k->n_topics + 1) > k->size && stdout_grow(k) < 0)
         return NULL;
     uint64_t hash = outrider__bytes_hash(name);
-    struct stdout_topic *t = slot_of(k->topics, k->size, hash, name);
+    struct stdout_topic *t = stdout_slot_of(k->topics, k->size, hash, name);
     if (bytes_is_null(t->name)) {
         struct stdout_topic made = {.hash = hash};
         char *copy = malloc(name.len + 1);
@@ -107,7 +107,7 @@ static struct stdout_topic *topic_of(struct stdout_sink *k, struct bytes name)
 }
 
 /* Waits until standard output takes something; false when the sink is closed. */
-static bool wait_writable(struct stdout_sink *k)
+static bool stdout_wait_writable(struct stdout_sink *k)
 {
     struct pollfd fds[2] = {{.fd = STDOUT_FILENO, .events = POLLOUT},
                             {.fd = k->stop_fd, .events = POLLIN}};
@@ -118,13 +118,13 @@ static bool wait_writable(struct stdout_sink *k)
 }
 
 /* Writes from the front of the lines; *ret_written also counts on failure. */
-static int write_out(struct stdout_sink *k, size_t *ret_written)
+static int stdout_write_out(struct stdout_sink *k, size_t *ret_written)
 {
     size_t done = 0;
     int e = 0;
     while (done < k->lines.len && e == 0) {
         size_t n = k->lines.len - done < k->max_write ? k->lines.len - done : k->max_write;
-        if (!wait_writable(k)) {
+        if (!stdout_wait_writable(k)) {
             e = ECANCELED;
             break;
         }
@@ -138,7 +138,7 @@ static int write_out(struct stdout_sink *k, size_t *ret_written)
     return e;
 }
 
-static void fail_write(int e, struct outrider_error *err)
+static void stdout_fail_write(int e, struct outrider_error *err)
 {
     if (e == EPIPE || e == EBADF) {
         (void)outrider__fail(err, OUTRIDER_IO, OUTRIDER_STOP,
@@ -151,7 +151,7 @@ static void fail_write(int e, struct outrider_error *err)
 }
 
 /* Where the line that is torn at byte `at` ends; at itself where none is. */
-static size_t torn_end(const struct stdout_sink *k, size_t at)
+static size_t stdout_torn_end(const struct stdout_sink *k, size_t at)
 {
     const struct strbuf *lines = &k->lines;
     if (at == 0 ? !k->is_torn : lines->data[at - 1] == '\n')
@@ -162,18 +162,18 @@ static size_t torn_end(const struct stdout_sink *k, size_t at)
 
 /* Writes what is buffered. On failure only the rest of a torn line stays, and
  * *ret_lost is how many whole lines behind it were dropped. */
-static int drain(struct stdout_sink *k, size_t *ret_lost, struct outrider_error *err)
+static int stdout_drain(struct stdout_sink *k, size_t *ret_lost, struct outrider_error *err)
 {
     size_t written, lost = 0;
-    int e = write_out(k, &written);
+    int e = stdout_write_out(k, &written);
     *ret_lost = 0;
     if (e == 0) {
         outrider__strbuf_clear(&k->lines);
         k->is_torn = false;
         return 0;
     }
-    fail_write(e, err);
-    size_t end = torn_end(k, written);
+    stdout_fail_write(e, err);
+    size_t end = stdout_torn_end(k, written);
     for (size_t i = end; i < k->lines.len; i++)
         lost += k->lines.data[i] == '\n';
     memmove(k->lines.data, k->lines.data + written, end - written);
@@ -187,12 +187,13 @@ static int drain(struct stdout_sink *k, size_t *ret_lost, struct outrider_error 
  * Formats deliveries from `from` on until the buffer is large enough. Their
  * offsets are taken back later if their lines are dropped.
  */
-static int format_some(struct stdout_sink *k, struct flusher_group *g, size_t from, size_t *ret_to)
+static int stdout_format_some(struct stdout_sink *k, struct flusher_group *g, size_t from,
+                              size_t *ret_to)
 {
     size_t i = from;
     struct outrider_error err;
     for (; i < g->n && k->lines.len < WRITE_BYTES; i++) {
-        struct stdout_topic *t = topic_of(k, g->items[i]->topic);
+        struct stdout_topic *t = stdout_topic_of(k, g->items[i]->topic);
         if (t == NULL) {
             (void)outrider__fail_nomem(&g->why);
             break;
@@ -215,8 +216,8 @@ static int format_some(struct stdout_sink *k, struct flusher_group *g, size_t fr
 /* The last `lost` lines of those formatted were not written: their offsets are
  * free again. The torn one before them, if any, will be completed and keeps
  * its own, though its delivery is submitted again. */
-static void take_back(struct stdout_sink *k, struct flusher_group *g, size_t from, size_t to,
-                      size_t lost)
+static void stdout_take_back(struct stdout_sink *k, struct flusher_group *g, size_t from, size_t to,
+                             size_t lost)
 {
     unsigned char result = (unsigned char)flusher_result(&g->why);
     for (size_t i = to; i-- > from;) {
@@ -227,7 +228,7 @@ static void take_back(struct stdout_sink *k, struct flusher_group *g, size_t fro
         g->results[i] = result;
         if (lost == 0)
             break;
-        topic_of(k, g->items[i]->topic)->next--;
+        stdout_topic_of(k, g->items[i]->topic)->next--;
         lost--;
     }
 }
@@ -239,14 +240,14 @@ static bool stdout_write(struct sink *s, struct flusher_group *g)
     bool ok = true;
     memset(g->results, SINK_DOWN, g->n);
     if (k->lines.len > 0)
-        ok = drain(k, &lost, &g->why) == 0;
+        ok = stdout_drain(k, &lost, &g->why) == 0;
     while (ok && i < g->n) {
         size_t to;
         struct outrider_error why;
-        bool formatted = format_some(k, g, i, &to) == 0;
-        if (drain(k, &lost, &why) < 0) {
+        bool formatted = stdout_format_some(k, g, i, &to) == 0;
+        if (stdout_drain(k, &lost, &why) < 0) {
             g->why = why;
-            take_back(k, g, i, to, lost);
+            stdout_take_back(k, g, i, to, lost);
             ok = false;
         }
         ok = ok && formatted;
