@@ -12,8 +12,8 @@
  *      at it and verifies its id.
  *  (3) A read transaction lasts for one batch, so that the WAL can be
  *      checkpointed and reset.
- *  (4) What waits for another connection's lock waits in the queue: giving the
- *      connection up would send again all that is in flight.
+ *  (4) An operation that needs a lock of another connection waits in the queue.
+ *      Closing the source instead would send all events in flight again.
  */
 #ifndef SQLITE_SOURCE_H
 #define SQLITE_SOURCE_H
@@ -77,7 +77,7 @@ struct sqlite_source {
         struct batch *batch;
         struct event_bounds max;
         bool expects_anchor; /* the next row must be the one at read_seq */
-        bool is_rewritten;   /* it was another one */
+        bool is_rewritten;   /* the next row was another one */
         struct outrider_error error;
     } run;
     int64_t durable_seq; /* events up to here survive a power cut */
@@ -100,7 +100,7 @@ static inline struct sqlite_source *sqlite_source_of(struct source *s)
     return (struct sqlite_source *)s;
 }
 
-/* What a step of the queue's first operation came to. */
+/* How a try to work on an operation ended. */
 enum step { STEP_FAILED = -1, STEP_BUSY = 0, STEP_DONE = 1 };
 
 /* source.c */
@@ -110,7 +110,7 @@ sqlite3_stmt *outrider__sqlite_statement(struct sqlite_source *s, enum sqlite_st
 /* Steps a statement that returns no rows. A result code. */
 int outrider__sqlite_run(struct sqlite_source *s, enum sqlite_statement which);
 void outrider__sqlite_rollback(struct sqlite_source *s);
-/* BUSY if the code says so, else FAILED with err filled in. */
+/* Rolls back. BUSY where another connection holds a lock, else FAILED with err filled in. */
 enum step outrider__sqlite_stumble(struct sqlite_source *s, int rc, const char *what,
                                    struct outrider_error *err);
 
@@ -127,11 +127,11 @@ enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
 enum step outrider__sqlite_fetch_parked(struct sqlite_source *s, struct source_op *op,
                                         struct outrider_error *err);
 enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *err);
-/* When parked rows are due. A result code, as below. */
+/* When parked rows are due. Returns a result code of SQLite. */
 int outrider__sqlite_read_due(struct sqlite_source *s);
-/* What was committed so far survives a power cut. */
+/* Makes all commits so far survive a power cut. */
 int outrider__sqlite_sync(struct sqlite_source *s, struct outrider_error *err);
-/* That, and the newest seq of the same snapshot. */
+/* When parked rows are due, and the newest seq, in one snapshot. */
 int outrider__sqlite_probe(struct sqlite_source *s, int64_t *ret_newest);
 
 /* source_settle.c */

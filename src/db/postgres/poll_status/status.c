@@ -464,6 +464,7 @@ static const struct outbox_table *status_table_at(struct pg_source *s, size_t i)
 
 const struct pg_layout outrider__pg_layout_status = {
     .name = "status",
+    .has_states = true,
     .id = PG_LAYOUT_STATUS,
     .reads = status_reads,
     .needs_lock = status_needs_lock,

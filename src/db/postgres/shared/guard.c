@@ -6,7 +6,7 @@
 
 #include "shared.sql.h"
 #include "postgres/shared/source.h"
-#include "postgres/poll_status/status.h"
+#include "postgres/shared/source.h"
 
 #define LOOK_EVERY_US 2000000
 
@@ -92,7 +92,7 @@ int outrider__pg_guard_check(const PGresult *r, bool is_strict, struct outrider_
 /* Rows that carry their state are read wherever they are. */
 static bool guard_is_strict(const struct pg_source *s)
 {
-    return s->layout != &outrider__pg_layout_status;
+    return !s->layout->has_states;
 }
 
 static int guard_on_new(void *ctx, PGresult **results, int n, struct outrider_error *err)

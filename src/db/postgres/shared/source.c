@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The PostgreSQL source: its life from connecting to being active. */
+/* The PostgreSQL source from connecting to being active, and its operations. */
 #include "postgres/shared/source.h"
 
 #include <poll.h>
@@ -11,10 +11,7 @@
 #include "base/url.h"
 #include "postgres/client/client.h"
 #include "postgres/postgres.h"
-#include "postgres/poll_status/status.h"
-
-static const struct pg_layout *const layouts[] = {
-    &outrider__pg_layout_cdc, &outrider__pg_layout_status, &outrider__pg_layout_log};
+#include "postgres/table/table.h"
 
 void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
 {
@@ -62,11 +59,10 @@ static int pg_source_open(struct source *base, const struct pipeline_config *con
 
 static int pg_source_choose_layout(struct pg_source *s, struct outrider_error *err)
 {
-    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        if (!layouts[i]->reads(&s->cat, s->config))
+    for (int i = 0; i < PG_LAYOUTS; i++) {
+        if (!outrider__pg_layouts[i]->reads(&s->cat, s->config))
             continue;
-        s->layout = layouts[i];
+        s->layout = outrider__pg_layouts[i];
         return 0;
     }
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
@@ -83,7 +79,7 @@ static int pg_source_on_companions(void *ctx, PGresult **results, int n, struct 
     return pg_source_read_catalog(ctx, err);
 }
 
-/* An adopted table has none of ours beside it at first: they are made, once. */
+/* A table of an application has no tables of ours beside it at first: make them, once. */
 static int pg_source_make_companions(struct pg_source *s, struct outrider_error *err)
 {
     struct strbuf sql;
@@ -100,7 +96,7 @@ static int pg_source_make_companions(struct pg_source *s, struct outrider_error 
     return outrider__pg_request(&s->conn, &s->st_companions, NULL, pg_source_on_companions, s, err);
 }
 
-/* Also when somebody else is active: what is wrong is told at once. */
+/* The check comes before the lock: a relay that stands by tells at once what is wrong. */
 static int pg_source_on_guarded(struct pg_source *s, struct outrider_error *err)
 {
     (void)err;
@@ -153,7 +149,7 @@ void outrider__pg_source_activate(struct pg_source *s)
     s->base.active = s->intent.is_taken;
     s->base.ready = true;
     s->base.waiting_for[0] = '\0';
-    s->base.wake_us = s->now.mono_us; /* intents are asked for next, whoever called this */
+    s->base.wake_us = s->now.mono_us; /* the next poll() asks for intents */
 }
 
 void outrider__pg_source_hold(struct pg_source *s)
@@ -195,7 +191,7 @@ static int pg_source_start_op(struct pg_source *s, struct pg_op *slot, struct ou
     return s->layout->start(s, slot, err);
 }
 
-/* What came while the layout was changing. */
+/* Starts the operations that came while the layout was changing. */
 static int pg_source_start_held(struct pg_source *s, struct outrider_error *err)
 {
     for (size_t i = 0; i < s->queue.n; i++) {
@@ -219,7 +215,7 @@ static int pg_source_tick(struct pg_source *s, struct outrider_error *err)
     return 0;
 }
 
-/* One step towards being active, or the layout's own work once it is. */
+/* Takes one step towards being active; does the layout's own work when the source is. */
 static int pg_source_advance(struct pg_source *s, struct outrider_error *err)
 {
     switch (s->phase) {
@@ -272,7 +268,7 @@ static int pg_source_start(struct source *base, struct source_op *op, struct out
     slot->is_held = s->phase != PHASE_ACTIVE;
     if (slot->is_held)
         return 0;
-    base->wake_us = s->now.mono_us; /* what is done at once is given back at once */
+    base->wake_us = s->now.mono_us; /* an operation that is done already is given back */
     return pg_source_start_op(s, slot, err);
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The PostgreSQL source: source.c leads it through connecting, the catalogue
- * and the lock, and keeps the queue of operations; a layout does the rest
- * (log.c: insert-only log with gaps).
+ * The PostgreSQL source: source.c leads a source through connecting, the catalogue
+ * and the lock, and keeps the queue of operations. A layout does the rest; source.c
+ * knows layouts only by struct pg_layout.
  *
  *  (1) Operations are given to the layout at once, in the order in which the
- *      engine starts them; each becomes one or several requests. They are
- *      given back in that order, when the layout has called pg_op_done.
- *  (2) All state of a layout dies with the connection: every reconnect is a
- *      start.
+ *      engine starts them; each becomes one or several requests. The queue gives
+ *      them back (common/op_queue.h) when the layout has called pg_op_done().
+ *  (2) All state of a layout ends with the connection: every reconnect is a start.
  */
 #ifndef POSTGRES_SOURCE_H
 #define POSTGRES_SOURCE_H
@@ -32,7 +31,7 @@ struct pg_source;
 struct pg_op {
     struct pg_source *source;
     struct source_op *op;
-    bool is_held;        /* came while the layout was changing: started when it is active again */
+    bool is_held;        /* came while the layout was changing: starts when one is active again */
     bool changes_parked; /* a settle that writes parked rows: the next due time is read again */
     size_t table;        /* a clean-up of several tables: the one that is next */
     /* durable.c only. */
@@ -45,6 +44,7 @@ enum pg_layout_id { PG_LAYOUT_LOG, PG_LAYOUT_STATUS, PG_LAYOUT_CDC, PG_LAYOUTS }
 struct pg_layout {
     const char *name;
     enum pg_layout_id id; /* s->layout_data[id] is the layout's own; NULL: it is not begun */
+    bool has_states;      /* rows carry their state, and are read wherever they are */
     /* Whether this layout reads such a table. The first that says yes is taken. */
     bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
     /* Whether only one relay may be active; NULL: always. begin() may change its
@@ -120,7 +120,7 @@ static inline struct pg_source *pg_source_of(struct source *s)
     return (struct pg_source *)s;
 }
 
-/* Also of a batch that is not given to the engine yet, because a standby lacks it. */
+/* The layout has done its part. The engine may get the operation later: durable.h. */
 static inline void pg_op_done(struct pg_op *op)
 {
     op_queue_done(&op->source->queue, (size_t)(op - op->source->ops));
@@ -149,6 +149,8 @@ void outrider__pg_source_activate(struct pg_source *s);
 void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* layouts.c: in the order in which they are asked whether they read a table. */
+extern const struct pg_layout *const outrider__pg_layouts[PG_LAYOUTS];
 extern const struct pg_layout outrider__pg_layout_log;
 extern const struct pg_layout outrider__pg_layout_cdc;
 /* Mode poll: drops the slot of a move to cdc that was begun and not finished,
