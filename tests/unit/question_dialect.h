@@ -58,6 +58,11 @@ static void question_same_lane(struct strbuf *q, const char *lane, const char *o
     outrider__strbuf_appendf(q, "%s = %s", lane, other);
 }
 
+static void question_stored_hex(struct strbuf *q, const char *text)
+{
+    outrider__strbuf_appendf(q, "'\\x' || lower(hex(%s))", text);
+}
+
 static const struct sql_dialect question_dialect = {
     .name = "question",
     .types = {[SQL_TEXT] = "CHAR",
@@ -86,6 +91,7 @@ static const struct sql_dialect question_dialect = {
     .is_in = question_is_in,
     .add_us = question_add_us,
     .same_lane = question_same_lane,
+    .stored_hex = question_stored_hex,
 };
 
 /* Whatever only PostgreSQL, or only few servers understand. */

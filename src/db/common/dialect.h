@@ -67,9 +67,10 @@ struct sql_rows {
 };
 
 struct sql_dialect {
-    const char *name;              /* for tests */
-    const char *types[SQL_TYPES];  /* as CAST(x AS type) takes them */
-    const char *now;               /* when the statement, or its transaction, began */
+    const char *name;             /* for tests */
+    const char *types[SQL_TYPES]; /* as CAST(x AS type) takes them */
+    /* When the statement, or its transaction, began. NULL: the program sends the time. */
+    const char *now;
     const char *clock;             /* at this moment */
     const char *epoch;             /* the beginning of 1970 */
     const char *materialized;      /* WITH x AS <this>(...): evaluate x once; or "" */
@@ -101,6 +102,9 @@ struct sql_dialect {
     void (*add_us)(struct strbuf *q, const char *when, const char *us);
     /* Two lanes of outrider_parked are the same, in a form that its index serves. */
     void (*same_lane)(struct strbuf *q, const char *lane, const char *other);
+    /* A text in the form "\\x" and hex digits: parked.h (4). NULL: outrider_parked holds every
+     * value as it is. */
+    void (*stored_hex)(struct strbuf *q, const char *text);
 };
 
 /* The numbers of the parameters, by their places. */

@@ -19,7 +19,6 @@ int outrider__sqlite_prepare(sqlite3 *db, const char *block, const struct sqlite
         {"text_cut", text_cut},
         {"live", words != NULL && words->dead_are_live ? "" : "AND state <> 'dead'"},
         {"cursor", words != NULL && words->is_new ? sql_status_new : "outrider_cursor c"},
-        {"filter", sql_dead_filter},
         {"before", sql_mend_before},
     };
     char *sql = outrider__sql_expand(block, table, sizeof table / sizeof *table);

@@ -3,11 +3,15 @@
 #include "store.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "common/dead.h"
+#include "dialect.h"
 #include "housekeeping.h"
+#include "source.sql.h"
 #include "store.sql.h"
 
-/* Columns of status, count_failed, dead_list (behind the event's) and dead_pipelines. */
+/* Columns of status and dead_pipelines. */
 enum status_column {
     STATUS_PIPELINE,
     STATUS_SINK,
@@ -23,18 +27,6 @@ enum status_column {
     STATUS_SKIPPED,
     STATUS_DEAD,
     STATUS_SETTLED_AT
-};
-enum failed_column { FAILED_LIVE, FAILED_DEAD };
-enum dead_column {
-    DEAD_ARRIVAL = EVENT_COLUMN_COUNT,
-    DEAD_ATTEMPTS,
-    DEAD_PIPELINE,
-    DEAD_STATE,
-    DEAD_CODE,
-    DEAD_MESSAGE,
-    DEAD_PARKED_AT,
-    DEAD_NEXT,
-    DEAD_UPDATED_AT
 };
 enum pipelines_column { PIPELINES_NAME, PIPELINES_BLOCKS };
 
@@ -101,13 +93,25 @@ int outrider__sqlite_status(struct store *base, void (*row)(void *, const struct
     return n > 0 ? 0 : status_list(s, true, row, ctx, &n, err);
 }
 
+static int dead_prepare(struct sqlite_store *s, enum dead_statement which, sqlite3_stmt **ret_st,
+                        struct outrider_error *err)
+{
+    const struct dead_names names = {
+        .parked = "outrider_parked", .cursor = "outrider_cursor", .event = sql_event_columns};
+    char *sql = outrider__dead_sql(&outrider__sqlite_dialect, &names, which, NULL, err);
+    if (sql == NULL)
+        return -1;
+    int rc = outrider__sqlite_store_prepare(s, sql, NULL, ret_st, err);
+    free(sql);
+    return rc;
+}
+
 int outrider__sqlite_count_failed(struct store *base, uint64_t *ret_parked, uint64_t *ret_dead,
                                   struct outrider_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(base);
     sqlite3_stmt *st = NULL;
-    if (outrider__sqlite_store_ready(s, err) < 0 ||
-        outrider__sqlite_store_prepare(s, sql_count_failed, NULL, &st, err) < 0)
+    if (outrider__sqlite_store_ready(s, err) < 0 || dead_prepare(s, DEAD_FAILED, &st, err) < 0)
         return -1;
     (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     if (sqlite3_step(st) == SQLITE_ROW) {
@@ -115,7 +119,9 @@ int outrider__sqlite_count_failed(struct store *base, uint64_t *ret_parked, uint
         *ret_dead = (uint64_t)sqlite3_column_int64(st, FAILED_DEAD);
     }
     int rc = sqlite3_finalize(st);
-    return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot count failures");
+    return rc == SQLITE_OK
+               ? 0
+               : outrider__sqlite_fail(err, s->db, rc, outrider__dead_purpose(DEAD_FAILED));
 }
 
 static int dead_bind_filter(sqlite3_stmt *st, const struct dead_filter *f,
@@ -153,15 +159,15 @@ static int dead_tell_row(sqlite3_stmt *st, struct batch *b, struct row_clock *cl
     if (outrider__sqlite_row_of(st, b, &EVENT_UNBOUNDED, clock, &r.event, err) < 0)
         return -1;
     r.event->is_parked = true;
-    r.event->arrival = sqlite3_column_int64(st, DEAD_ARRIVAL);
-    r.event->attempts = (uint32_t)sqlite3_column_int64(st, DEAD_ATTEMPTS);
-    r.pipeline = column_str(st, DEAD_PIPELINE);
-    r.state = column_str(st, DEAD_STATE);
-    r.error_code = column_str(st, DEAD_CODE);
-    r.error_message = column_str(st, DEAD_MESSAGE);
-    r.parked_at_us = sqlite3_column_int64(st, DEAD_PARKED_AT);
-    r.next_attempt_us = sqlite3_column_int64(st, DEAD_NEXT);
-    r.updated_at_us = sqlite3_column_int64(st, DEAD_UPDATED_AT);
+    r.event->arrival = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_ARRIVAL);
+    r.event->attempts = (uint32_t)sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_ATTEMPTS);
+    r.pipeline = column_str(st, EVENT_COLUMN_COUNT + DEAD_PIPELINE);
+    r.state = column_str(st, EVENT_COLUMN_COUNT + DEAD_STATE);
+    r.error_code = column_str(st, EVENT_COLUMN_COUNT + DEAD_CODE);
+    r.error_message = column_str(st, EVENT_COLUMN_COUNT + DEAD_MESSAGE);
+    r.parked_at_us = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_PARKED_AT);
+    r.next_attempt_us = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_NEXT);
+    r.updated_at_us = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_UPDATED_AT);
     row(ctx, &r);
     return 0;
 }
@@ -174,8 +180,7 @@ int outrider__sqlite_dead_list(struct store *base, const struct dead_filter *f,
     struct row_clock clock = {0};
     struct batch b;
     sqlite3_stmt *st = NULL;
-    if (outrider__sqlite_store_ready(s, err) < 0 ||
-        outrider__sqlite_store_prepare(s, sql_dead_list, NULL, &st, err) < 0)
+    if (outrider__sqlite_store_ready(s, err) < 0 || dead_prepare(s, DEAD_LIST, &st, err) < 0)
         return -1;
     if (outrider__batch_init(&b, 1, SIZE_MAX, err) < 0) {
         sqlite3_finalize(st);
@@ -187,7 +192,7 @@ int outrider__sqlite_dead_list(struct store *base, const struct dead_filter *f,
     int rc = sqlite3_finalize(st);
     outrider__batch_release(&b);
     if (result == 0 && rc != SQLITE_OK)
-        result = outrider__sqlite_fail(err, s->db, rc, "cannot list the parked events");
+        result = outrider__sqlite_fail(err, s->db, rc, outrider__dead_purpose(DEAD_LIST));
     return result;
 }
 
@@ -206,12 +211,12 @@ static int dead_mend_all(struct sqlite_store *s, int64_t now_us, struct outrider
     return rc == SQLITE_OK ? 0 : outrider__sqlite_fail(err, s->db, rc, "cannot mend the lanes");
 }
 
-static int dead_change(struct sqlite_store *s, const char *block, const struct dead_filter *f,
-                       uint64_t *ret_n, struct outrider_error *err)
+static int dead_change(struct sqlite_store *s, enum dead_statement which,
+                       const struct dead_filter *f, uint64_t *ret_n, struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
     int64_t now_us = outrider__clock_now().wall_us;
-    if (outrider__sqlite_store_prepare(s, block, NULL, &st, err) < 0)
+    if (dead_prepare(s, which, &st, err) < 0)
         return -1;
     int result = dead_bind_filter(st, f, err);
     if (sqlite3_bind_parameter_count(st) >= 6)
@@ -221,7 +226,7 @@ static int dead_change(struct sqlite_store *s, const char *block, const struct d
     uint64_t n = (uint64_t)sqlite3_changes64(s->db);
     int rc = sqlite3_finalize(st);
     if (result == 0 && rc != SQLITE_OK)
-        result = outrider__sqlite_fail(err, s->db, rc, "cannot change the parked events");
+        result = outrider__sqlite_fail(err, s->db, rc, outrider__dead_purpose(which));
     if (result == 0)
         result = dead_mend_all(s, now_us, err);
     if (result == 0)
@@ -229,23 +234,23 @@ static int dead_change(struct sqlite_store *s, const char *block, const struct d
     return result;
 }
 
-static int dead_change_all(struct store *base, const char *block, const struct dead_filter *f,
-                           uint64_t *ret_n, struct outrider_error *err)
+static int dead_change_all(struct store *base, enum dead_statement which,
+                           const struct dead_filter *f, uint64_t *ret_n, struct outrider_error *err)
 {
     struct sqlite_store *s = sqlite_store_of(base);
     if (outrider__sqlite_store_ready(s, err) < 0 || outrider__sqlite_store_begin(s, err) < 0)
         return -1;
-    return outrider__sqlite_store_end(s, dead_change(s, block, f, ret_n, err), err);
+    return outrider__sqlite_store_end(s, dead_change(s, which, f, ret_n, err), err);
 }
 
 int outrider__sqlite_dead_retry(struct store *base, const struct dead_filter *f, uint64_t *ret_n,
                                 struct outrider_error *err)
 {
-    return dead_change_all(base, sql_dead_retry, f, ret_n, err);
+    return dead_change_all(base, DEAD_RETRY, f, ret_n, err);
 }
 
 int outrider__sqlite_dead_discard(struct store *base, const struct dead_filter *f, uint64_t *ret_n,
                                   struct outrider_error *err)
 {
-    return dead_change_all(base, sql_dead_discard, f, ret_n, err);
+    return dead_change_all(base, DEAD_DISCARD, f, ret_n, err);
 }

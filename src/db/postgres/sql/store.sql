@@ -262,3 +262,41 @@ SELECT quote_ident(current_schema()),
     FROM pg_inherits h
     JOIN pg_class p ON p.oid = h.inhrelid
     WHERE h.inhparent = to_regclass('outbox') AND p.relname ~ '^outbox_p[0-9]+$')
+
+-- status and dead: store/status.c, store/dead.c
+
+-- name: store_status
+-- $1 the outbox, $2 the pipeline that is shown before any relay has run. Positions and the outbox
+-- are read in one snapshot; a row above the sequence waits (poll_log/log.h (9)). Columns: enum
+-- status_column.
+WITH q AS MATERIALIZED (SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS top FROM @sequence@)
+SELECT c.pipeline, c.sink, c.position,
+    coalesce((SELECT max(seq) FROM @outbox@ WHERE seq <= (SELECT top FROM q)), 0),
+    (SELECT count(*) FROM @outbox@ o WHERE o.seq > c.position AND o.seq <= (SELECT top FROM q))
+        + coalesce((SELECT count(*) FROM unnest(c.gaps) g
+            JOIN @outbox@ o ON o.seq >= lower(g) AND o.seq < upper(g)), 0),
+    (SELECT count(*) FROM @parked@ p
+        WHERE p.pipeline = c.pipeline AND p.outbox = c.outbox AND p.state = 'parked'),
+    (SELECT count(*) FROM @parked@ p
+        WHERE p.pipeline = c.pipeline AND p.outbox = c.outbox AND p.state = 'queued'),
+    (SELECT count(*) FROM @parked@ p
+        WHERE p.pipeline = c.pipeline AND p.outbox = c.outbox AND p.state = 'dead'),
+    (SELECT min(created_at) FROM (SELECT o.created_at FROM @outbox@ o
+        WHERE o.seq > c.position AND o.seq <= (SELECT top FROM q) ORDER BY o.seq LIMIT 100) f),
+    c.delivered_total, c.expired_total, c.skipped_total, c.dead_total, c.settled_at,
+    EXISTS (SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid = ((k.key >> 32) & 4294967295)::oid AND l.objid = (k.key & 4294967295)::oid),
+    (SELECT count(*) FROM @outbox@ o WHERE o.seq > (SELECT top FROM q))
+FROM (SELECT pipeline, outbox, sink, position, gaps, delivered_total, expired_total, skipped_total,
+        dead_total, settled_at
+    FROM @cursor@ WHERE outbox = $1
+    UNION ALL SELECT $2, $1, '', 0, '{}', 0, 0, 0, 0, NULL
+    WHERE NOT EXISTS (SELECT FROM @cursor@ WHERE outbox = $1)) c
+CROSS JOIN LATERAL (SELECT hashtextextended('outrider/' || c.outbox || '/' || c.pipeline, 0) AS key) k
+ORDER BY c.pipeline
+
+-- name: dead_lock
+-- A relay settles under its cursor row's lock. Whoever takes the same locks first, in one order,
+-- never waits for a relay that waits for him.
+SELECT 1 FROM @cursor@ ORDER BY pipeline, outbox FOR UPDATE

@@ -60,6 +60,11 @@ static void pg_dialect_same_lane(struct strbuf *q, const char *lane, const char 
                              lane, other, lane, other);
 }
 
+static void pg_dialect_stored_hex(struct strbuf *q, const char *text)
+{
+    outrider__strbuf_appendf(q, "'\\x' || encode(convert_to(%s, 'UTF8'), 'hex')", text);
+}
+
 const struct sql_dialect outrider__pg_dialect = {
     .name = "postgres",
     .types = PG_DIALECT_TYPES,
@@ -83,6 +88,7 @@ const struct sql_dialect outrider__pg_dialect = {
     .is_in = pg_dialect_is_in,
     .add_us = pg_dialect_add_us,
     .same_lane = pg_dialect_same_lane,
+    .stored_hex = pg_dialect_stored_hex,
 };
 
 Oid outrider__pg_type_of(enum sql_type type)

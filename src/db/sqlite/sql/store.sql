@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: MIT
 -- Statements of the commands, and of clean-up. Words: source.sql, and (statement.c)
---   @filter@  the condition of dead_filter
 --   @before@  whether a row p of a lane has a live one before itself: mend_before
 --   @cursor@  of status: the cursors, as table c
 
@@ -20,35 +19,6 @@ ORDER BY c.pipeline
 -- Before any relay has run: everything is pending for the pipeline ?1.
 (SELECT ?1 AS pipeline, '' AS sink, 0 AS position, 0 AS delivered_total, 0 AS expired_total,
     0 AS skipped_total, 0 AS dead_total, NULL AS settled_at) c
-
--- name: count_failed
--- Columns: enum failed_column.
-SELECT count(*) FILTER (WHERE state <> 'dead'), count(*) FILTER (WHERE state = 'dead')
-FROM outrider_parked
-WHERE pipeline = ?1
-
--- name: dead_filter
--- ?1 the pipeline, ?2 ids as a JSON array, ?3 the event type, each NULL for any; ?4 changed since,
--- ?5 whether live rows count too.
-(?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
-AND (?3 IS NULL OR event_type = ?3) AND updated_at >= ?4 AND (state = 'dead' OR ?5)
-
--- name: dead_list
--- Columns: an event's, and enum dead_column.
-SELECT @event@, arrival, attempts, pipeline, state, error_code, error_message, parked_at,
-    next_attempt_at, updated_at
-FROM outrider_parked
-WHERE @filter@
-ORDER BY arrival
-
--- name: dead_retry
--- ?6 now. outrider__sqlite_mend_lanes() then makes the first row of each lane due.
-UPDATE outrider_parked
-SET state = 'queued', next_attempt_at = NULL, attempts = 0, updated_at = ?6
-WHERE @filter@
-
--- name: dead_discard
-DELETE FROM outrider_parked WHERE @filter@
 
 -- name: dead_pipelines
 -- Columns: enum pipelines_column.
