@@ -18,6 +18,7 @@ static const struct cdc_outbox adopted = {
                 [COL_PARTITION_KEY] = "aggregate_id",
                 [COL_PAYLOAD] = "payload",
                 [COL_CREATED_AT] = "created_at"},
+    .is_mapped = true,
     .aggregate_type = "thing",
     .event_type = "happened",
     .headers = {{"aggregate", "aggregate_id"}, {"when", "created_at"}, {"what", "payload"}},

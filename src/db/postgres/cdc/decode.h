@@ -2,8 +2,8 @@
 /*
  * pgoutput, protocol version 1, over bytes: no connection, no I/O.
  *
- *  (1) Bytes are foreign. A message that breaks the protocol is an error, and
- *      nothing is read past its end.
+ *  (1) Bytes are foreign. A message that breaks the protocol is an error, and no byte
+ *      past its end is read. After an error the decoder is of no use but to be released.
  *  (2) decode() says what a message is and keeps what later ones need (the
  *      columns of our tables, the transaction under way). event() then copies an
  *      event into a batch; it may be called until the next decode(), or not at all.
@@ -28,7 +28,7 @@
 
 #define CDC_PREFIX "outrider"
 #define CDC_COLUMNS_MAX 1664 /* the server's own limit */
-/* More than a pipeline has tables: one that is made anew has another oid. */
+/* More than a pipeline has tables: a table that is made anew has another oid. */
 #define CDC_RELATIONS_MAX 128
 
 enum cdc_role {
@@ -60,11 +60,12 @@ struct cdc_outbox {
     uint32_t oid;
     const char *schema, *table;     /* without quotes */
     const char *columns[CDC_ROLES]; /* their names; NULL: the table has none for it */
-    bool is_bytes[CDC_ROLES];       /* also of a domain, of which the stream tells another type */
-    /* Of a table that was adopted: what stands for a column that is missing or
-     * NULL; events have the table's oid for their seq. NULL: our own layout, in
-     * which these columns are required. */
-    const char *aggregate_type, *event_type;
+    bool is_bytes[CDC_ROLES];       /* also of a domain, for which the stream names another type */
+    /* A table that is read by a column map: it need not have every column, and its events
+     * have the table's oid in place of a seq (tables.h (1)). Otherwise the table is of our
+     * own layout, in which every column is required. */
+    bool is_mapped;
+    const char *aggregate_type, *event_type; /* mapped: for a column that is missing or NULL */
     struct cdc_header headers[CDC_HEADERS_MAX];
     size_t n_headers;
     int epoch; /* enum map_epoch: what an integer counts that is a time */
@@ -123,8 +124,9 @@ bool outrider__cdc_reads_binary(uint32_t type);
 void outrider__cdc_decoder_release(struct cdc_decoder *d);
 int outrider__cdc_decode(struct cdc_decoder *d, struct bytes bytes, struct cdc_message *ret,
                          struct outrider_error *err);
-/* own: the event's own headers, or NULL data; what comes from columns is put beside them.
- * Above `max` bytes nothing is: *ret_headers is NULL data. *ret_len: how many, about. */
+/* Adds the headers from columns to `own`, the event's own headers (or NULL data). Where all
+ * of them have more than `max` bytes, *ret_headers is NULL data. *ret_len: about how many
+ * bytes they have. */
 int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, size_t max,
                           struct arena *arena, struct bytes *ret_headers, size_t *ret_len,
                           struct outrider_error *err);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Columns that become headers (map.header_columns), from a row of the stream. A
- * value is written into the event's headers as the server's to_json would: by
- * polling and in the first sweep it is that function that does it. NULL is null
- * there, so that a column which is missing can be told from one without a value.
+ * Columns that become headers (map.header_columns), from a row of the stream. A value is
+ * written into the event's headers as the server's function to_json writes it, because
+ * polling and the first sweep use that function. The value NULL becomes null, so that a
+ * column without a value differs from a column that is missing.
  */
 #include <stdio.h>
 
@@ -15,15 +15,15 @@
 
 #define NAMES_CAP (1u << 20)
 
-static void append_uuid(struct strbuf *out, struct bytes v)
+static void headers_append_uuid(struct strbuf *out, struct bytes v)
 {
     for (size_t i = 0; i < v.len; i++)
         outrider__strbuf_appendf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                                  (unsigned char)v.data[i]);
 }
 
-/* What a binary time says that is none on the wall; NULL: it is one. */
-static const char *endless(const struct cdc_cell *c, uint32_t type)
+/* The word for a binary time that is no point in time; NULL: it is one. */
+static const char *headers_endless_time(const struct cdc_cell *c, uint32_t type)
 {
     int64_t v = outrider__cdc_cell_int(c, 0);
     if (v == (type == PG_DATE ? INT32_MAX : INT64_MAX))
@@ -31,7 +31,7 @@ static const char *endless(const struct cdc_cell *c, uint32_t type)
     return v == (type == PG_DATE ? INT32_MIN : INT64_MIN) ? "-infinity" : NULL;
 }
 
-static bool read_time(const struct cdc_cell *c, uint32_t type, int64_t *ret_us)
+static bool headers_read_time(const struct cdc_cell *c, uint32_t type, int64_t *ret_us)
 {
     if (c->form != 'b')
         return outrider__clock_parse(c->value, ret_us) == 0;
@@ -40,14 +40,14 @@ static bool read_time(const struct cdc_cell *c, uint32_t type, int64_t *ret_us)
            !__builtin_add_overflow(us, CDC_EPOCH_US, ret_us);
 }
 
-/* "2026-01-02T03:04:05.6+00:00": no more digits than it takes, and a zone where the
- * column has one. */
-static void append_time(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
+/* "2026-01-02T03:04:05.6+00:00": as many digits as needed, and a zone where the column has
+ * one. */
+static void headers_append_time(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
 {
     char text[CLOCK_TEXT_SIZE + 8];
     int64_t us;
-    const char *word = c->form == 'b' ? endless(c, type) : NULL;
-    if (word != NULL || !read_time(c, type, &us)) {
+    const char *word = c->form == 'b' ? headers_endless_time(c, type) : NULL;
+    if (word != NULL || !headers_read_time(c, type, &us)) {
         outrider__strbuf_append_json(out, word != NULL ? bytes_str(word) : c->value);
         return;
     }
@@ -62,7 +62,7 @@ static void append_time(struct strbuf *out, const struct cdc_cell *c, uint32_t t
     outrider__strbuf_append_json(out, bytes_str(text));
 }
 
-static bool is_number(const struct cdc_cell *c, uint32_t type)
+static bool headers_is_number(const struct cdc_cell *c, uint32_t type)
 {
     switch (type) {
     case PG_INT2:
@@ -72,7 +72,7 @@ static bool is_number(const struct cdc_cell *c, uint32_t type)
     case PG_FLOAT4:
     case PG_FLOAT8:
     case PG_NUMERIC:
-        /* NaN and Infinity are none in JSON. */
+        /* NaN and Infinity are no numbers in JSON. */
         return outrider__json_is_valid(c->value);
     default:
         return false;
@@ -80,7 +80,7 @@ static bool is_number(const struct cdc_cell *c, uint32_t type)
 }
 
 /* Binary values are of types that outrider__cdc_reads_binary() knows. */
-static void append_binary(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
+static void headers_append_binary(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
 {
     struct bytes v = c->value;
     switch (type) {
@@ -94,7 +94,7 @@ static void append_binary(struct strbuf *out, const struct cdc_cell *c, uint32_t
         return;
     case PG_UUID:
         strbuf_append_char(out, '"');
-        append_uuid(out, v);
+        headers_append_uuid(out, v);
         strbuf_append_char(out, '"');
         return;
     case PG_JSONB: /* a version byte stands before the text */
@@ -109,22 +109,22 @@ static void append_binary(struct strbuf *out, const struct cdc_cell *c, uint32_t
     }
 }
 
-static void append_value(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
+static void headers_append_value(struct strbuf *out, const struct cdc_cell *c, uint32_t type)
 {
     if (type == PG_TIMESTAMP || type == PG_TIMESTAMPTZ || type == PG_DATE)
-        append_time(out, c, type);
+        headers_append_time(out, c, type);
     else if (c->form == 'b')
-        append_binary(out, c, type);
+        headers_append_binary(out, c, type);
     else if (type == PG_BOOL)
         strbuf_append_str(out, bytes_eq_str(c->value, "t") ? "true" : "false");
-    else if (is_number(c, type) ||
+    else if (headers_is_number(c, type) ||
              ((type == PG_JSON || type == PG_JSONB) && outrider__json_is_valid(c->value)))
         outrider__strbuf_append(out, c->value);
     else
         outrider__strbuf_append_json(out, c->value);
 }
 
-static bool has_member(struct bytes object, const char *name, struct arena *arena)
+static bool headers_has_member(struct bytes object, const char *name, struct arena *arena)
 {
     struct json_members m;
     struct bytes key, raw, text;
@@ -137,7 +137,7 @@ static bool has_member(struct bytes object, const char *name, struct arena *aren
 }
 
 /* The event's own members, without the brackets. */
-static struct bytes inside_of(struct bytes object)
+static struct bytes headers_inside(struct bytes object)
 {
     struct json_members m;
     struct bytes key, raw;
@@ -150,7 +150,7 @@ static struct bytes inside_of(struct bytes object)
 }
 
 /* The cells of the header columns, by header; form 0: the row has no such column. */
-static void find_cells(const struct cdc_message *m, struct cdc_cell *cells)
+static void headers_find_cells(const struct cdc_message *m, struct cdc_cell *cells)
 {
     const struct cdc_relation *rel = m->relation;
     struct byte_reader r = reader_of(m->body);
@@ -158,24 +158,26 @@ static void find_cells(const struct cdc_message *m, struct cdc_cell *cells)
     for (uint16_t i = 0; i < n; i++) {
         struct cdc_cell cell;
         if (cdc_cell_read(&r, &cell) < 0)
-            return; /* decode() saw the same bytes: cannot be */
+            return; /* never: decode() has read the same bytes */
         for (size_t h = 0; h < rel->outbox->n_headers; h++)
             if (rel->header_column[h] == i + 1)
                 cells[h] = cell;
     }
 }
 
-static bool is_sent(const struct cdc_cell *c)
+static bool headers_is_sent(const struct cdc_cell *c)
 {
     return c->form == 't' || c->form == 'b';
 }
 
-static void append_columns(struct strbuf *out, const struct cdc_relation *rel,
-                           const struct cdc_cell *cells, struct bytes own, struct arena *arena)
+static void headers_append_columns(struct strbuf *out, const struct cdc_relation *rel,
+                                   const struct cdc_cell *cells, struct bytes own,
+                                   struct arena *arena)
 {
     for (size_t h = 0; h < rel->outbox->n_headers; h++) {
         const char *name = rel->outbox->headers[h].name;
-        if ((!is_sent(&cells[h]) && cells[h].form != 'n') || has_member(own, name, arena))
+        if ((!headers_is_sent(&cells[h]) && cells[h].form != 'n') ||
+            headers_has_member(own, name, arena))
             continue;
         if (out->len > 1)
             strbuf_append_char(out, ',');
@@ -184,7 +186,7 @@ static void append_columns(struct strbuf *out, const struct cdc_relation *rel,
         if (cells[h].form == 'n')
             strbuf_append_str(out, "null");
         else
-            append_value(out, &cells[h], rel->header_type[h]);
+            headers_append_value(out, &cells[h], rel->header_type[h]);
     }
 }
 
@@ -194,18 +196,18 @@ int outrider__cdc_headers(const struct cdc_message *m, struct bytes own, size_t 
 {
     struct cdc_cell cells[CDC_HEADERS_MAX] = {0};
     struct strbuf out;
-    find_cells(m, cells);
+    headers_find_cells(m, cells);
     *ret_headers = BYTES_NULL;
     *ret_len = own.len;
     for (size_t h = 0; h < m->relation->outbox->n_headers; h++)
-        *ret_len += is_sent(&cells[h]) ? cells[h].value.len : 0;
+        *ret_len += headers_is_sent(&cells[h]) ? cells[h].value.len : 0;
     if (*ret_len > max)
         return 0;
     /* A byte takes six at most in a JSON string. */
     outrider__strbuf_init(&out, NAMES_CAP + own.len + 6 * *ret_len);
     strbuf_append_char(&out, '{');
-    outrider__strbuf_append(&out, inside_of(own));
-    append_columns(&out, m->relation, cells, own, arena);
+    outrider__strbuf_append(&out, headers_inside(own));
+    headers_append_columns(&out, m->relation, cells, own, arena);
     strbuf_append_char(&out, '}');
     int rc = out.failed ? outrider__fail_nomem(err) : 0;
     *ret_len = out.len;

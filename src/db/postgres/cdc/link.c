@@ -15,7 +15,7 @@
 #define DRAW_BYTES 16384 /* less is not worth a call */
 #define HEADER_SIZE 25   /* of XLogData: its kind, two positions and a time */
 
-static void quiet(void *ctx, const PGresult *res)
+static void link_ignore_notice(void *ctx, const PGresult *res)
 {
     (void)ctx; /* a library does not write to stderr */
     (void)res;
@@ -40,7 +40,7 @@ int outrider__cdc_link_connect(struct cdc_link *l, const char *url, const char *
     if (l->pg == NULL)
         return outrider__fail_nomem(err);
     (void)PQsetErrorVerbosity(l->pg, PQERRORS_VERBOSE);
-    (void)PQsetNoticeReceiver(l->pg, quiet, NULL);
+    (void)PQsetNoticeReceiver(l->pg, link_ignore_notice, NULL);
     if (PQstatus(l->pg) == CONNECTION_BAD)
         return outrider__pg_fail(err, l->pg, NULL, "cannot connect for replication");
     l->state = LINK_CONNECTING;
@@ -49,13 +49,13 @@ int outrider__cdc_link_connect(struct cdc_link *l, const char *url, const char *
     return 0;
 }
 
-static bool is_signalled(const struct cdc_link *l, short events)
+static bool link_is_signalled(const struct cdc_link *l, short events)
 {
     struct pollfd fd = {.fd = PQsocket(l->pg), .events = events};
     return fd.fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
-static enum link_place place_of(int fd)
+static enum link_place link_place_of(int fd)
 {
     union {
         struct sockaddr any;
@@ -78,10 +78,10 @@ static enum link_place place_of(int fd)
     }
 }
 
-static int connecting(struct cdc_link *l, struct instant now, struct outrider_error *err)
+static int link_go_on_connecting(struct cdc_link *l, struct instant now, struct outrider_error *err)
 {
     for (int round = 0; round < 32; round++) {
-        if (!is_signalled(l, l->wants == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
+        if (!link_is_signalled(l, l->wants == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
             if (now.mono_us < l->deadline_us)
                 return 0;
             return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY,
@@ -96,29 +96,29 @@ static int connecting(struct cdc_link *l, struct instant now, struct outrider_er
             return outrider__pg_fail(err, l->pg, NULL, "cannot set the connection up");
         (void)PQsetErrorVerbosity(l->pg, PQERRORS_DEFAULT);
         l->state = LINK_IDLE;
-        l->place = place_of(PQsocket(l->pg));
+        l->place = link_place_of(PQsocket(l->pg));
         l->heard_us = now.mono_us;
         return 0;
     }
     return 0;
 }
 
-static int flush(struct cdc_link *l, struct outrider_error *err)
+static int link_flush(struct cdc_link *l, struct outrider_error *err)
 {
     int rc = PQflush(l->pg);
     l->wants_write = rc > 0;
     return rc < 0 ? outrider__pg_fail(err, l->pg, NULL, "cannot send") : 0;
 }
 
-/* What a command was answered with. */
-static int take(struct cdc_link *l, PGresult *res, struct outrider_error *err)
+/* Takes one result of the command under way. */
+static int link_take_result(struct cdc_link *l, PGresult *res, struct outrider_error *err)
 {
     switch (PQresultStatus(res)) {
     case PGRES_COPY_BOTH:
         PQclear(res);
         l->state = LINK_STREAMING;
         return 0;
-    case PGRES_COMMAND_OK: /* of several statements the rows are kept */
+    case PGRES_COMMAND_OK: /* of several statements: only rows are kept */
         PQclear(res);
         return 0;
     case PGRES_TUPLES_OK:
@@ -133,7 +133,7 @@ static int take(struct cdc_link *l, PGresult *res, struct outrider_error *err)
     }
 }
 
-static int answering(struct cdc_link *l, struct instant now, struct outrider_error *err)
+static int link_read_answer(struct cdc_link *l, struct instant now, struct outrider_error *err)
 {
     if (PQconsumeInput(l->pg) != 1)
         return outrider__pg_fail(err, l->pg, NULL, "the replication connection is lost");
@@ -144,7 +144,7 @@ static int answering(struct cdc_link *l, struct instant now, struct outrider_err
             l->state = LINK_ANSWERED;
             break;
         }
-        if (take(l, res, err) < 0)
+        if (link_take_result(l, res, err) < 0)
             return -1;
     }
     return 0;
@@ -156,17 +156,17 @@ int outrider__cdc_link_poll(struct cdc_link *l, struct instant now, struct outri
     case LINK_CLOSED:
         return 0;
     case LINK_CONNECTING:
-        return connecting(l, now, err);
+        return link_go_on_connecting(l, now, err);
     case LINK_ASKED:
-        return flush(l, err) < 0 ? -1 : answering(l, now, err);
+        return link_flush(l, err) < 0 ? -1 : link_read_answer(l, now, err);
     case LINK_IDLE:
     case LINK_ANSWERED:
-        /* Nothing is expected: whatever comes is the end of it. */
-        if (is_signalled(l, POLLIN) && PQconsumeInput(l->pg) != 1)
+        /* No answer is expected: anything that comes is the end of the connection. */
+        if (link_is_signalled(l, POLLIN) && PQconsumeInput(l->pg) != 1)
             return outrider__pg_fail(err, l->pg, NULL, "the replication connection is lost");
         return 0;
     case LINK_STREAMING:
-        return l->wants_write ? flush(l, err) : 0;
+        return l->wants_write ? link_flush(l, err) : 0;
     }
     return 0;
 }
@@ -180,10 +180,11 @@ int outrider__cdc_link_ask(struct cdc_link *l, const char *command, const char *
     if (!PQsendQuery(l->pg, command))
         return outrider__pg_fail(err, l->pg, NULL, what);
     l->state = LINK_ASKED;
-    return flush(l, err);
+    return link_flush(l, err);
 }
 
-static int parse(struct cdc_link *l, int len, struct link_message *m, struct outrider_error *err)
+static int link_parse(struct cdc_link *l, int len, struct link_message *m,
+                      struct outrider_error *err)
 {
     struct byte_reader r = reader_of(bytes_of(l->message, (size_t)len));
     switch (reader_u8(&r)) {
@@ -208,8 +209,8 @@ static int parse(struct cdc_link *l, int len, struct link_message *m, struct out
     return 0;
 }
 
-/* The stream ended: by an error of the server, or because it is going away. */
-static int ended(struct cdc_link *l, struct outrider_error *err)
+/* The server ended the stream: with an error, or because it shuts down. */
+static int link_fail_ended(struct cdc_link *l, struct outrider_error *err)
 {
     PGresult *res = PQgetResult(l->pg);
     if (res != NULL && PQresultStatus(res) == PGRES_FATAL_ERROR) {
@@ -222,25 +223,25 @@ static int ended(struct cdc_link *l, struct outrider_error *err)
                           PQhost(l->pg));
 }
 
-static int waiting_bytes(const struct cdc_link *l)
+static int link_waiting_bytes(const struct cdc_link *l)
 {
     int n = 0;
     return ioctl(PQsocket(l->pg), FIONREAD, &n) == 0 ? n : 0;
 }
 
-static bool is_worth_reading(const struct cdc_link *l)
+static bool link_is_worth_reading(const struct cdc_link *l)
 {
-    return !l->gulps || !l->has_read || waiting_bytes(l) >= GULP_BYTES;
+    return !l->gulps || !l->has_read || link_waiting_bytes(l) >= GULP_BYTES;
 }
 
 void outrider__cdc_link_draw(struct cdc_link *l)
 {
-    int n = l->place == LINK_UNIX && l->state == LINK_STREAMING ? waiting_bytes(l) : 0;
-    /* libpq's buffer grows little by little, and stays as large as it was. */
+    int n = l->place == LINK_UNIX && l->state == LINK_STREAMING ? link_waiting_bytes(l) : 0;
+    /* libpq's buffer grows little by little, and never becomes smaller. */
     while (n >= DRAW_BYTES && l->drawn < LINK_DRAW_BYTES) {
         if (PQconsumeInput(l->pg) != 1)
             return; /* an error stays with the connection */
-        int rest = waiting_bytes(l);
+        int rest = link_waiting_bytes(l);
         l->drawn += (size_t)(n - rest > GULP_BYTES ? n - rest : GULP_BYTES);
         n = rest;
     }
@@ -256,7 +257,7 @@ int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_
     int len = PQgetCopyData(l->pg, &l->message, 1);
     if (len == 0)
         l->drawn = 0;
-    if (len == 0 && is_worth_reading(l)) {
+    if (len == 0 && link_is_worth_reading(l)) {
         l->has_read = true;
         if (PQconsumeInput(l->pg) != 1)
             return outrider__pg_fail(err, l->pg, NULL, "the replication connection is lost");
@@ -267,9 +268,9 @@ int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_
                    ? outrider__pg_fail(err, l->pg, NULL, "the replication connection is lost")
                    : 0;
     if (len < 0)
-        return ended(l, err);
+        return link_fail_ended(l, err);
     l->heard_us = now.mono_us;
-    return parse(l, len, ret, err);
+    return link_parse(l, len, ret, err);
 }
 
 static void put_u64(char *out, uint64_t v)
@@ -289,7 +290,7 @@ int outrider__cdc_link_status(struct cdc_link *l, uint64_t received, uint64_t co
     reply[33] = (char)wants_reply;
     if (PQputCopyData(l->pg, reply, sizeof reply) < 0)
         return outrider__pg_fail(err, l->pg, NULL, "cannot confirm");
-    return flush(l, err);
+    return link_flush(l, err);
 }
 
 int outrider__cdc_link_fds(const struct cdc_link *l, bool wants_read, struct pollfd *ret_fds,

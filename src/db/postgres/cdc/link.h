@@ -3,20 +3,20 @@
  * A replication connection, never blocking: connecting, one command, and then
  * a stream of messages in one direction and confirmations in the other.
  *
- *  (1) poll() advances it; state tells where it is. LINK_ANSWERED: the result
- *      of the last command is in `result` (a row), until the next command.
+ *  (1) poll() advances the connection; `state` says where it is. LINK_ANSWERED: the
+ *      result of the last command is in `result` (a row), until the next command.
  *  (2) While LINK_STREAMING, next() gives the messages one by one; a message
- *      lives until the next call. It reads the socket only when it is asked,
- *      so whoever does not ask is not drowned: the server waits. With `gulps`
- *      the socket is read once, and then only while a good deal waits in it:
- *      whoever reads as fast as the server writes, gets every message alone,
- *      at the price of a wake-up each for both.
- *      draw() takes in what waits, unread and about LINK_DRAW_BYTES of it at most,
+ *      lives until the next call. next() is the only function that reads the
+ *      socket, so memory is bounded: a server whose reader does not call waits.
+ *      With `gulps` the socket is read once, and then only while it holds a good
+ *      deal: a reader that is as fast as the server gets every message alone,
+ *      and each message costs a wake-up of both.
+ *      draw() moves about LINK_DRAW_BYTES at most from the socket into memory,
  *      for a reader that is busy: a Unix socket holds a few hundred messages only.
- *      Over TCP it does nothing: the kernel has room for megabytes.
+ *      Over TCP draw() does nothing: the kernel has room for megabytes.
  *  (3) status() may be sent at any time while streaming, also when nothing is
  *      read: the server looks at replies even while it waits for room to send.
- *  (4) An error is final: close it.
+ *  (4) An error is final: the connection must be closed.
  */
 #ifndef POSTGRES_CDC_LINK_H
 #define POSTGRES_CDC_LINK_H
@@ -41,7 +41,7 @@ enum link_state {
 };
 
 /* Where the server is: behind a Unix socket, which holds little, see (2); on this
- * machine, by TCP; or elsewhere. */
+ * machine, over TCP; or elsewhere. */
 enum link_place { LINK_UNIX, LINK_LOOPBACK, LINK_REMOTE };
 
 struct cdc_link {
@@ -54,10 +54,10 @@ struct cdc_link {
     char *message; /* of the last next() */
     bool wants_write;
     bool gulps;    /* after has_read, read no more until there is much */
-    bool has_read; /* the socket; whoever sets gulps clears it */
+    bool has_read; /* the socket was read; whoever sets gulps clears it */
     enum link_place place;
-    size_t drawn; /* bytes since all was read, about */
-    int64_t heard_us;
+    size_t drawn;     /* about how many bytes, since next() found nothing more */
+    int64_t heard_us; /* when the server was last heard of */
 };
 
 /* An XLogData or keepalive message, as the server sent it. */
@@ -73,8 +73,8 @@ struct link_message {
 int outrider__cdc_link_connect(struct cdc_link *l, const char *url, const char *name,
                                int64_t timeout_us, struct instant now, struct outrider_error *err);
 int outrider__cdc_link_poll(struct cdc_link *l, struct instant now, struct outrider_error *err);
-/* Sends a command whose answer is one row, or, if `streams`, a stream. A
- * server's refusal comes from poll(), with its SQLSTATE as the origin. */
+/* Sends a command whose answer is a row, or a stream. When the server refuses the command,
+ * poll() fails, with the SQLSTATE as the origin. */
 int outrider__cdc_link_ask(struct cdc_link *l, const char *command, const char *what,
                            struct outrider_error *err);
 int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_message *ret,

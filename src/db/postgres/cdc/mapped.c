@@ -50,6 +50,7 @@ static struct cdc_outbox mapped_outbox(struct cdc_table *t)
     struct cdc_outbox o = {.oid = t->a.id,
                            .schema = t->schema,
                            .table = t->a.table.name,
+                           .is_mapped = true,
                            .aggregate_type = t->a.map.aggregate_type,
                            .event_type = t->a.map.event_type,
                            .epoch = t->a.map.epoch};

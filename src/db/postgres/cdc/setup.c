@@ -23,7 +23,7 @@ void outrider__cdc_forget_slot_sql(struct strbuf *sql, const char *cursor_table)
     outrider__sql_append(sql, sql_slot_forget, words, 1);
 }
 
-static void facts_copy(char *to, size_t size, const PGresult *r, int col)
+static void setup_copy(char *to, size_t size, const PGresult *r, int col)
 {
     (void)snprintf(to, size, "%s", outrider__pg_get_str(r, 0, col));
 }
@@ -33,8 +33,8 @@ void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
     *f = (struct cdc_facts){0};
     if (PQntuples(r) != 1)
         return;
-    facts_copy(f->wal_level, sizeof f->wal_level, r, FACTS_WAL_LEVEL);
-    facts_copy(f->user, sizeof f->user, r, FACTS_USER);
+    setup_copy(f->wal_level, sizeof f->wal_level, r, FACTS_WAL_LEVEL);
+    setup_copy(f->user, sizeof f->user, r, FACTS_USER);
     f->may_replicate = outrider__pg_get_bool(r, 0, FACTS_MAY_REPLICATE);
     f->may_publish = outrider__pg_get_bool(r, 0, FACTS_MAY_PUBLISH);
     f->sender_timeout_us = outrider__pg_get_int(r, 0, FACTS_SENDER_TIMEOUT, 60000) * 1000;
@@ -47,7 +47,7 @@ void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
     f->is_filtered = outrider__pg_get_bool(r, 0, FACTS_IS_FILTERED);
     f->has_slot = outrider__pg_get_bool(r, 0, FACTS_HAS_SLOT);
     f->is_elsewhere = outrider__pg_get_bool(r, 0, FACTS_IS_ELSEWHERE);
-    facts_copy(f->slot_database, sizeof f->slot_database, r, FACTS_SLOT_DATABASE);
+    setup_copy(f->slot_database, sizeof f->slot_database, r, FACTS_SLOT_DATABASE);
     f->is_foreign = outrider__pg_get_bool(r, 0, FACTS_IS_FOREIGN);
     f->is_lost = outrider__pg_get_bool(r, 0, FACTS_IS_LOST);
     f->slot_pid = outrider__pg_get_int(r, 0, FACTS_SLOT_PID, 0);
@@ -56,7 +56,7 @@ void outrider__cdc_read_facts(struct cdc_facts *f, const PGresult *r)
     f->is_published = outrider__pg_get_bool(r, 0, FACTS_IS_PUBLISHED);
 }
 
-static int check_publication(const struct pg_source *s, struct outrider_error *err)
+static int setup_check_publication(const struct pg_source *s, struct outrider_error *err)
 {
     const struct cdc_source *c = cdc_of((struct pg_source *)s);
     const struct cdc_facts *f = &c->facts;
@@ -122,7 +122,7 @@ int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *
                               "all %lld senders of the server are in use; ALTER SYSTEM SET "
                               "max_wal_senders = %lld; and restart the server",
                               (long long)f->max_senders, (long long)f->max_senders + 10);
-    return check_publication(s, err);
+    return setup_check_publication(s, err);
 }
 
 /* The pipeline is in mode cdc: its slot must be there, and whole. */

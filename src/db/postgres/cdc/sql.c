@@ -33,11 +33,6 @@ static const struct pg_block sql_blocks[CDC_STATEMENTS] = {
     [CDC_VISIBLE] = {sql_cdc_visible, "cannot wait for a commit", PG_READS},
 };
 
-/* The texts behind the words of cdc.sql. */
-struct sql_texts {
-    struct strbuf event, binary_types, names, unchanged, facts_unchanged, facts_tokens;
-};
-
 static void sql_append_types(struct strbuf *sql)
 {
     const char *comma = "";
@@ -49,50 +44,27 @@ static void sql_append_types(struct strbuf *sql)
     }
 }
 
-static void sql_texts_init(struct sql_texts *t, const struct pg_source *s)
+/* The words of cdc.sql that are made of several parts. */
+static void sql_add_words(struct pg_words *words, const struct pg_source *s)
 {
-    struct strbuf *all[] = {&t->event,     &t->binary_types,    &t->names,
-                            &t->unchanged, &t->facts_unchanged, &t->facts_tokens};
     struct pg_bounds bounds = outrider__pg_bounds_of(3);
+    struct strbuf event, types, names, unchanged, facts_unchanged, facts_tokens;
+    struct strbuf *all[] = {&event, &types, &names, &unchanged, &facts_unchanged, &facts_tokens};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         outrider__strbuf_init(all[i], SQL_TEXT_CAP);
     if (s->cat.payload_type != 0)
-        outrider__pg_sql_log_event(&t->event, &s->cat, &bounds, NULL);
-    sql_append_types(&t->binary_types);
-    outrider__cdc_names_sql(&t->names, s->cat.cursor_table);
-    outrider__cdc_unchanged_sql(&t->unchanged, s->cat.version, "$1", "$2", "$3");
-    outrider__cdc_unchanged_sql(&t->facts_unchanged, s->cat.version, "$5", "$2", "$6");
-    outrider__cdc_tokens_sql(&t->facts_tokens, s->cat.version, "$5", "$2");
-}
-
-static bool sql_texts_failed(const struct sql_texts *t)
-{
-    return t->event.failed || t->binary_types.failed || t->names.failed || t->unchanged.failed ||
-           t->facts_unchanged.failed || t->facts_tokens.failed;
-}
-
-static void sql_texts_release(struct sql_texts *t)
-{
-    outrider__strbuf_release(&t->event);
-    outrider__strbuf_release(&t->binary_types);
-    outrider__strbuf_release(&t->names);
-    outrider__strbuf_release(&t->unchanged);
-    outrider__strbuf_release(&t->facts_unchanged);
-    outrider__strbuf_release(&t->facts_tokens);
-}
-
-static int sql_make(struct pg_source *s, const struct sql_texts *t, struct outrider_error *err)
-{
-    struct pg_words words;
-    outrider__pg_words_init(&words, &s->cat);
-    outrider__pg_cursor_words(&words, sql_cdc_save_sets);
-    outrider__pg_words_add(&words, "event", strbuf_cstr(&t->event));
-    outrider__pg_words_add(&words, "binary_types", strbuf_cstr(&t->binary_types));
-    outrider__pg_words_add(&words, "names", strbuf_cstr(&t->names));
-    outrider__pg_words_add(&words, "unchanged", strbuf_cstr(&t->unchanged));
-    outrider__pg_words_add(&words, "facts_unchanged", strbuf_cstr(&t->facts_unchanged));
-    outrider__pg_words_add(&words, "facts_tokens", strbuf_cstr(&t->facts_tokens));
-    return outrider__pg_statements_make(cdc_of(s)->st, sql_blocks, CDC_STATEMENTS, &words, err);
+        outrider__pg_sql_log_event(&event, &s->cat, &bounds, NULL);
+    sql_append_types(&types);
+    outrider__cdc_names_sql(&names, s->cat.cursor_table);
+    outrider__cdc_unchanged_sql(&unchanged, s->cat.version, "$1", "$2", "$3");
+    outrider__cdc_unchanged_sql(&facts_unchanged, s->cat.version, "$5", "$2", "$6");
+    outrider__cdc_tokens_sql(&facts_tokens, s->cat.version, "$5", "$2");
+    outrider__pg_words_take(words, "event", &event);
+    outrider__pg_words_take(words, "binary_types", &types);
+    outrider__pg_words_take(words, "names", &names);
+    outrider__pg_words_take(words, "unchanged", &unchanged);
+    outrider__pg_words_take(words, "facts_unchanged", &facts_unchanged);
+    outrider__pg_words_take(words, "facts_tokens", &facts_tokens);
 }
 
 int outrider__cdc_own_delete(struct pg_source *s, struct pg_statement *ret,
@@ -108,10 +80,12 @@ int outrider__cdc_own_delete(struct pg_source *s, struct pg_statement *ret,
 int outrider__cdc_prepare_sql(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct sql_texts texts;
-    sql_texts_init(&texts, s);
-    int rc = sql_texts_failed(&texts) ? outrider__fail_nomem(err) : sql_make(s, &texts, err);
-    sql_texts_release(&texts);
+    struct pg_words words;
+    outrider__pg_words_init(&words, &s->cat);
+    outrider__pg_cursor_words(&words, sql_cdc_save_sets);
+    sql_add_words(&words, s);
+    int rc = outrider__pg_statements_make(c->st, sql_blocks, CDC_STATEMENTS, &words, err);
+    outrider__pg_words_release(&words);
     if (rc < 0)
         return -1;
     return outrider__pg_parked_init(&c->parked, &s->cat, s->config, NULL, c->tables.oversize_sql,
