@@ -286,7 +286,7 @@ static struct bytes event_expected(struct row *w, enum cdc_role role, const char
     return bytes_is_null(text) ? bytes_str(otherwise) : text;
 }
 
-/* A number since 1970, between the years 1 and 9999, as table/time.c reads it. */
+/* A time as a number since 1970, between the years 1 and 9999, as table/time.c reads it. */
 static int64_t event_counted_time(int64_t n, int epoch)
 {
     static const int64_t us_per[] = {[EPOCH_S] = 1000000, [EPOCH_MS] = 1000, [EPOCH_US] = 1};

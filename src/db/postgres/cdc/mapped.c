@@ -10,7 +10,7 @@
 #include "postgres/cdc/cdc.h"
 #include "postgres/poll_status/status.h"
 
-/* Which column of a map is which of an event's. */
+/* Which role of a map fills which part of an event. */
 static const struct {
     enum cdc_role to;
     enum column_role from;
@@ -80,7 +80,8 @@ static void mapped_append_delete(struct strbuf *q, const struct outbox_table *a)
     outrider__strbuf_appendf(q, " = ANY ($1::text[]::%s[])", a->map.columns[ROLE_ID]->type);
 }
 
-/* What polling had not settled, as far as the rows say; where they say nothing, all. */
+/* The rows that polling had not settled. A table without a mark does not say that: then all
+ * of its rows. */
 static void mapped_append_snapshot(struct strbuf *q, const struct pg_source *s,
                                    const struct outbox_table *a)
 {
@@ -148,7 +149,7 @@ static int mapped_refuse_generated(const struct cdc_table *t, const char *column
                           t->a.outbox, column);
 }
 
-/* From version 18 on a publication can have them. */
+/* From PostgreSQL 18 on a publication can have generated columns. */
 static int mapped_check_streamed(const struct pg_source *s, const struct cdc_table *t,
                                  struct outrider_error *err)
 {
@@ -197,14 +198,15 @@ static int mapped_prepare_table(struct pg_source *s, struct cdc_table *t,
     return 0;
 }
 
-/* As parked.h (4) holds it. */
+/* A column in the form in which parked.h (4) stores it. */
 static void mapped_append_stored(struct strbuf *q, const char *column)
 {
     outrider__pg_stored_sql(q, column);
     outrider__strbuf_appendf(q, " AS %s, ", strchr(column, '.') + 1);
 }
 
-/* An id is made a value of its own table's type only: others may not take it. */
+/* An id is cast to the type of its own table only: the cast to another table's type may
+ * fail. */
 static void mapped_append_whole_row(struct strbuf *q, const struct outbox_table *a)
 {
     static const char *const stored[] = {"e.aggregate_type", "e.aggregate_id", "e.event_type",
@@ -252,7 +254,8 @@ static const struct pg_layout *mapped_poller(const struct pg_source *s)
     return &outrider__pg_layout_status;
 }
 
-/* What after_publish does must be possible, before an event is published. */
+/* Tries the statements of after_publish without a row: they must be possible before an event
+ * is published. */
 static int mapped_try_settles(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);

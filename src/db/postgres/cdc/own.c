@@ -6,7 +6,7 @@
 #include "base/failpoint.h"
 #include "postgres/cdc/cdc.h"
 
-/* A column of the log's row j.o, as parked.h (4) holds it. */
+/* A column of the log's row j.o, in the form in which parked.h (4) stores it. */
 static void own_append_stored(struct strbuf *q, const struct pg_catalog *cat, const char *name)
 {
     bool is_bytes = outrider__pg_catalog_is_bytes(cat, name);
@@ -24,7 +24,8 @@ static void own_append_stored(struct strbuf *q, const struct pg_catalog *cat, co
     outrider__strbuf_release(&value);
 }
 
-/* By name, through JSON: a column may have been dropped or renamed since the start. */
+/* Columns are read by name, through JSON: a column may have been dropped or renamed since
+ * the statement was made. */
 static void own_append_whole_row(struct strbuf *q, const struct pg_catalog *cat)
 {
     static const char *const names[] = {"id",      "aggregate_type", "aggregate_id", "event_type",
@@ -99,7 +100,7 @@ static int own_on_cdc_saved(void *ctx, PGresult **results, int n, struct outride
     return outrider__cdc_restart(s, err);
 }
 
-/* With existing_rows: skip nothing is planned: the pipeline takes over, and saves then. */
+/* With existing_rows: skip there is no plan: the pipeline takes over, and then saves. */
 static int own_end_polling(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
@@ -121,7 +122,7 @@ static int own_tick(struct pg_source *s, struct outrider_error *err)
     return 0;
 }
 
-/* existing_rows: skip. */
+/* Only with existing_rows: skip; otherwise CDC_SAVE_CDC has saved it. */
 static int own_save_cdc(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);

@@ -8,7 +8,7 @@
  * gone (42704), and otherwise says nothing. So outrider_cursor.published records the
  * rows of the catalogue by which the publication has the tables, each with its oid and
  * xmin, as these were before the slot was made. Where a row is another one now, events
- * may be missing. The slot's catalog_xmin does not tell: it is as old as the oldest
+ * may be missing. The slot's catalog_xmin does not show this: it is as old as the oldest
  * transaction of the whole server, and moves on while a relay reads.
  */
 #include <stdlib.h>
@@ -68,7 +68,7 @@ static int published_keep(struct cdc_source *c, const char *text, struct outride
     return 0;
 }
 
-/* What a cursor records is of its slot: one that polls has none. */
+/* The recorded rows belong to a slot; a cursor in mode poll has no slot. */
 int outrider__cdc_published_read(struct pg_source *s, const char *recorded,
                                  struct outrider_error *err)
 {
@@ -108,7 +108,7 @@ int outrider__cdc_fail_published(const struct pg_source *s, struct outrider_erro
                           c->publication, s->config->name);
 }
 
-/* On the connection that makes the slot, just before. */
+/* Asks on the connection that makes the slot, just before the slot is made. */
 int outrider__cdc_published_ask(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);

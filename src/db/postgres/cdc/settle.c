@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing: one request, which is one transaction, holds the place of the last
- * settled event (under `epoch = mine`, or it fails), what is parked and what
- * leaves the parked rows. The slot is confirmed afterwards. And clean-up.
+ * Settling: one request, which is one transaction, saves the place of the last settled
+ * event (only while the epoch is ours), writes the rows to park and removes parked rows.
+ * The slot is confirmed afterwards. And settled_xid, which says to others what is settled.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define SAVES_AFTER_SETTLE 5
 #define SAVE_IDLE_US 60000000
 
-/* Of the stream a batch has points; of the sweep it has seqs. */
+/* A batch of the stream has points; a batch of the sweep has seqs. */
 static bool settle_is_of_stream(const struct batch *b)
 {
     return !b->is_parked && b->source_data != NULL;
@@ -53,7 +53,7 @@ static int settle_add_save(struct pg_source *s, const struct source_op *op, cons
     return outrider__pg_request_add(&s->conn, &c->st[CDC_SAVE], a, err);
 }
 
-/* Whether the outbox's rows are looked for: they must be visible then. */
+/* Whether settling touches rows of the outbox: then these rows must be visible. */
 static bool settle_needs_rows(const struct pg_source *s, const struct batch *b, size_t n)
 {
     int after = s->config->source.after_publish;
@@ -65,7 +65,7 @@ static bool settle_needs_rows(const struct pg_source *s, const struct batch *b, 
     return false;
 }
 
-/* Whether the transaction of this event was not named before. */
+/* Whether this event begins another transaction than the event before it. */
 static bool settle_is_next_xid(const struct cdc_point *points, size_t i)
 {
     return points[i].xid != 0 && (i == 0 || points[i].xid != points[i - 1].xid);
@@ -144,8 +144,8 @@ static bool settle_is_polling(const struct pg_source *s)
            c->move.poller != NULL && pg_layout_is_open(s, c->move.poller);
 }
 
-/* "stream LSN NUMBER XID..." or "sweep SEQ"; while polling what the log writes. The
- * transactions are those that must be visible when it is settled. */
+/* "stream LSN NUMBER XID..." or "sweep SEQ"; while another layout polls, what that layout
+ * writes. The xids are the transactions that must be visible when the intent is settled. */
 int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
                             struct outrider_error *err)
 {
@@ -165,7 +165,7 @@ int outrider__cdc_own_write(struct pg_source *s, const struct batch *b, struct s
     return out->failed ? outrider__fail_nomem(err) : 0;
 }
 
-/* Which event was of which transaction is not known any more; nobody asks. */
+/* An intent does not say which event was of which transaction, and nobody asks for that. */
 static int settle_read_points(struct batch *b, const char *text, struct outrider_error *err)
 {
     struct cdc_point *points = outrider__arena_alloc(&b->arena, b->n * sizeof *points);
@@ -213,9 +213,9 @@ static int settle_on_xid_saved(void *ctx, PGresult **results, int n, struct outr
     return 0;
 }
 
-/* Whether it is worth a write. After a settle a few of them are: a transaction may
- * seem to run for a moment after its commit was streamed, and others run beside it.
- * Later, beside a busy table, one in a while will do. */
+/* Whether settled_xid is worth a write. After a settle the next few values are: a transaction
+ * may seem to run for a moment after its commit was streamed, and others run beside it. Later,
+ * beside a busy table, one write a minute is enough. */
 static bool settle_is_worth_saving(struct cdc_settled *n, int64_t now_us)
 {
     if (n->n_settled != n->saved_n_settled)
@@ -229,8 +229,8 @@ static bool settle_is_worth_saving(struct cdc_settled *n, int64_t now_us)
     return true;
 }
 
-/* A transaction that was over when a snapshot was taken stands in the log before
- * the insert position of then: once that is confirmed, it is settled. */
+/* A transaction that had ended when a snapshot was taken stands in the log before the insert
+ * position of that moment. When that position is confirmed, the transaction is settled. */
 int outrider__cdc_note_settled(struct pg_source *s, int64_t xid, uint64_t lsn,
                                struct outrider_error *err)
 {
@@ -272,8 +272,8 @@ static int settle_on_rest_noted(void *ctx, PGresult **results, int n, struct out
     return 0;
 }
 
-/* Of tables whose rows do not say it, `status` knows what is settled by settled_xid alone:
- * without this, what was delivered in the last seconds would be pending until another
+/* Where rows do not carry their state, the command `status` knows by settled_xid alone what is
+ * settled. Without this, events of the last seconds would be shown as pending until another
  * relay runs. An event that is held is not settled, and the stream stops there. */
 int outrider__cdc_rest_tick(struct pg_source *s, struct outrider_error *err)
 {

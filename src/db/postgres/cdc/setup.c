@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What mode cdc needs of the server, and what to say where it is missing: one
- * sentence each, with the statement that mends it. All but wal_level can be
- * mended while the relay waits.
+ * What mode cdc needs of the server, and the error for each thing that is missing: one
+ * sentence, with the statement that helps. Everything but wal_level can be changed while the
+ * relay waits.
  */
 #include <stdio.h>
 
@@ -125,7 +125,7 @@ int outrider__cdc_check_facts(const struct pg_source *s, struct outrider_error *
     return setup_check_publication(s, err);
 }
 
-/* The pipeline is in mode cdc: its slot must be there, and whole. */
+/* The pipeline is in mode cdc: its slot must exist and hold everything. */
 int outrider__cdc_check_slot(const struct pg_source *s, struct outrider_error *err)
 {
     const struct cdc_source *c = cdc_of((struct pg_source *)s);

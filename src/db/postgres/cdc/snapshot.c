@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rows from before the slot, of tables that are read by a map: such a table
- * need not have a number to go by, so its rows are read in the slot's own
- * snapshot, on the connection that made the slot and holds that snapshot. Should
- * it be lost, nobody knows any more which rows are in it: the slot is dropped,
- * and all of this begins anew.
+ * The rows from before the slot, of tables that are read by a map. Such a table need not
+ * have a sequence, so its rows are read in the slot's own snapshot, on the connection that
+ * made the slot. When that connection is lost, nobody knows any more which rows were in the
+ * snapshot: the slot is dropped, and the move begins again.
  */
 #include <inttypes.h>
 
@@ -14,8 +13,8 @@
 /* Large rows are read one by one, so that the memory for a result is bounded. */
 #define ROWS_AT_ONCE 1000
 
-/* The server ends a transaction that is idle for long; this one may be, behind a
- * sink that is down. */
+/* The server may end a transaction that is idle for long. This transaction is idle while the
+ * sink is down. */
 static const char sql_patience[] = "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL "
                                    "statement_timeout = 0; ";
 
@@ -73,7 +72,7 @@ static int snapshot_ask_large(struct pg_source *s, struct outrider_error *err)
     return snapshot_ask(c, &sql, SNAPSHOT_LARGE_ROW, err);
 }
 
-/* One row into the batch, unless polling has just settled it. */
+/* Takes one row into the batch, unless polling has just settled it. */
 static int snapshot_take_row(struct pg_source *s, struct batch *b, const PGresult *r, int row,
                              struct outrider_error *err)
 {
@@ -131,7 +130,7 @@ static int snapshot_take_answer(struct pg_source *s, struct batch *b, struct out
     return rc;
 }
 
-/* Until the batch has something, the answer to a question is awaited, or there is no more. */
+/* Goes on until the batch has rows, an answer is awaited, or there are no more rows. */
 static int snapshot_advance(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
