@@ -38,7 +38,7 @@ static void given(const char *name, const char *value)
     }
 #define KEY .is_key = true, .is_unique = true, .is_indexed = true, .is_not_null = true
 
-static const struct map_dialect dialect = {
+static const struct map_phrases phrases = {
     .add_unique = "ADD UNIQUE",
     .forbid_null = "FORBID NULL",
     .allow_null = "ALLOW NULL",
@@ -48,7 +48,7 @@ static const struct map_dialect dialect = {
 };
 
 #define TABLE(t, columns_of_it)                            \
-    static struct map_table t = {.dialect = &dialect,      \
+    static struct map_table t = {.phrases = &phrases,      \
                                  .quoted = "public." #t,   \
                                  .name = #t,               \
                                  .columns = columns_of_it, \

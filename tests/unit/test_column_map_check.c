@@ -40,7 +40,7 @@ static void given(const char *name, const char *value)
         .can_update = true, __VA_ARGS__                                                        \
     }
 
-static const struct map_dialect dialect = {
+static const struct map_phrases phrases = {
     .row_place = "place, writer",
     .add_unique = "ADD UNIQUE @table@ (@column@)",
     .forbid_null = "FORBID NULL @table@.@column@ @type@",
@@ -86,7 +86,7 @@ static void make(void)
         [SECRET] = COLUMN("secret", TEXT, "text"),
     };
     memcpy(columns, good, sizeof columns);
-    table = (struct map_table){.dialect = &dialect,
+    table = (struct map_table){.phrases = &phrases,
                                .name = "mail",
                                .quoted = "public.mail",
                                .columns = columns,
@@ -237,11 +237,11 @@ static void rights_that_no_message_has_room_for_come_with_the_role(void **state)
 
 static void a_database_without_places_needs_no_right_to_read_them(void **state)
 {
-    struct map_dialect other = dialect;
+    struct map_phrases other = phrases;
     (void)state;
     make();
     other.row_place = NULL;
-    table.dialect = &other;
+    table.phrases = &other;
     table.can_see_place = false;
     lacks(NULL);
 }

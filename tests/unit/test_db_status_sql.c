@@ -106,7 +106,7 @@ static struct status_sql sql;
 /* A table that has a place for everything, read by relays that compete. */
 static int make_full(void **state)
 {
-    static const struct map_dialect no_messages;
+    static const struct map_phrases no_messages;
     static const char *const words[STATE_COUNT] = {"NEW", "BUSY", "DONE", "FAILED", "DEAD", ""};
     (void)state;
     table = (struct outbox_table){.outbox = "shop.outbox",
@@ -117,7 +117,7 @@ static int make_full(void **state)
             .name = all_columns[i].name, .type = "text", .kind = all_columns[i].kind, .length = -1};
         table.map.columns[all_columns[i].role] = &columns[i];
     }
-    table.table = (struct map_table){.dialect = &no_messages, .columns = columns, .n = N_COLUMNS};
+    table.table = (struct map_table){.phrases = &no_messages, .columns = columns, .n = N_COLUMNS};
     table.map.table = &table.table;
     table.map.mark = MARK_STATUS;
     for (int i = 0; i < STATE_COUNT; i++)

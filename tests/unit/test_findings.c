@@ -17,7 +17,7 @@ static struct outbox_table table;
 static struct table_facts facts;
 static char said[8192]; /* "level: what (advice)" a line */
 
-static const struct map_dialect dialect = {.add_sequence = "ADD SEQUENCE",
+static const struct map_phrases phrases = {.add_sequence = "ADD SEQUENCE",
                                            .order_without_sequence = "chance"};
 static const struct map_column created = {.name = "created_at", .kind = KIND_TIME};
 static const struct map_column status = {.name = "status", .kind = KIND_TEXT};
@@ -39,7 +39,7 @@ static int set_up(void **state)
 {
     (void)state;
     said[0] = '\0';
-    table = (struct outbox_table){.outbox = "public.mail", .table = {.dialect = &dialect}};
+    table = (struct outbox_table){.outbox = "public.mail", .table = {.phrases = &phrases}};
     table.map.mark = MARK_STATUS;
     table.map.is_ordered = true;
     table.map.columns[ROLE_STATUS] = &status;

@@ -20,7 +20,7 @@ static struct map_column columns[N];
 static struct outbox_table table;
 static struct table_study study;
 
-static const struct map_dialect dialect = {
+static const struct map_phrases phrases = {
     .add_unique = "ADD UNIQUE",
     .forbid_null = "FORBID NULL",
     .allow_null = "ALLOW NULL",
@@ -49,7 +49,7 @@ static int set_up(void **state)
     err = (struct outrider_error){0};
     memcpy(columns, good, sizeof columns);
     table = (struct outbox_table){.outbox = "public.mail",
-                                  .table = {.dialect = &dialect,
+                                  .table = {.phrases = &phrases,
                                             .name = "mail",
                                             .quoted = "public.mail",
                                             .columns = columns,

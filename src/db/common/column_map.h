@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The column map: what the columns of an outbox table that already exists
- * stand for. Pure logic over a description of the table, which a database fills in
- * from its own catalogue.
+ * The column map: what the columns of an outbox table stand for. Pure logic over a
+ * description of the table, which a database fills in from its own catalogue.
  *
- *  (1) A role's column is the one that the configuration names, else the one
- *      with a usual name and a fitting type. Names are compared without case,
- *      '_' and '-': aggregatetype, aggregate_type and aggregateType are one. A
- *      given name that no column has is taken for its only other spelling, and
- *      that is told.
- *  (2) Nothing is guessed: what two columns could be is an error that names
- *      the option to set; what no column is has a defined meaning (map.c).
- *  (3) The mark, which says that a row is published, is a status column, else
- *      a boolean, else a time that is NULL until then.
- *  (4) The words of a status column are those that the configuration gives,
- *      else those of an earlier start (outrider_cursor.words) if the catalogue
- *      still agrees, else those of a project whose table it is, else those that
- *      a CHECK or an enum type allows, else those of the default, of conditions
- *      of indexes and of the rows that are there. No word is read as pending
- *      without such evidence; where there is none and no row waits, the map
- *      waits for words.
- *  (5) What the relay does to the table is known from the map: map_check.c says
- *      whether the columns' types, constraints and rights allow it. A map that
- *      infer() returns has suitable types, and an id that is unique.
+ *  (1) A role's column is the column that the configuration names, or else the column
+ *      with a usual name and a fitting type. Names are compared without case, '_' and
+ *      '-': aggregatetype, aggregate_type and aggregateType are one name. If no column
+ *      has exactly the name that the configuration gives, the only column with another
+ *      spelling of the name is taken, and the relay warns.
+ *  (2) Nothing is guessed. If two columns could have one role, the error names the
+ *      option to set. If no column has a role, a defined value stands for it
+ *      (column_map.c).
+ *  (3) The mark says that a row is published. The mark is a status column, or else a
+ *      boolean, or else a time that is NULL until the row is published.
+ *  (4) The words of a status column come from the first of these that knows them: the
+ *      configuration; an earlier start (outrider_cursor.words), if the catalogue still
+ *      agrees; a known project whose table it is; a CHECK constraint or an enum type; the
+ *      default, the conditions of indexes and the rows. No word is read as pending
+ *      without such evidence. If there is no evidence and no row waits, the map waits
+ *      for words.
+ *  (5) The map says what a relay does to the table. column_map_check.c says whether
+ *      types, constraints and rights allow it. A map that outrider__map_infer() returns
+ *      has suitable types, and an id that is unique.
  */
 #ifndef COMMON_COLUMN_MAP_H
 #define COMMON_COLUMN_MAP_H
@@ -61,16 +60,16 @@ struct map_column {
     bool is_not_null;
     bool is_key;                   /* belongs to the primary key */
     bool is_unique;                /* the only column of a unique index over all rows, immediate */
-    bool is_unique_in_parts;       /* so with the columns that a table is partitioned by */
+    bool is_unique_in_parts;       /* the same together with the columns of the partitioning */
     bool is_indexed;               /* the first column of an index over all rows */
-    bool is_numbered;              /* identity, or its default takes the next of a sequence */
+    bool is_numbered;              /* the database numbers it: identity, or a sequence */
     const char *initial;           /* its default as SQL, or NULL */
     const char *initial_value;     /* the default, if the default is one literal; else NULL */
     const char *check;             /* CHECK constraints on this column alone, as SQL, or NULL */
     struct string_list all;        /* labels of an enum type; or values found in the table */
     struct string_list conditions; /* of partial indexes that name this column, as SQL */
-    bool is_fixed;                 /* GENERATED ALWAYS, identity or not: no statement may set it */
-    bool is_generated;             /* from other columns: the stream does not have it */
+    bool is_fixed;                 /* GENERATED ALWAYS: no statement may set it */
+    bool is_generated;             /* computed from other columns: mode cdc does not see it */
     bool can_select, can_update;   /* rights of the session's role */
 };
 
@@ -79,7 +78,7 @@ struct map_column {
  * templates (common/sql.h) with the words @table@ and @column@, quoted, @type@, the
  * column's type, and @role@, the session's role.
  */
-struct map_dialect {
+struct map_phrases {
     const char *row_place;    /* system columns that say who wrote a row, and where the row is;
                                * NULL: there are none */
     const char *add_unique;   /* a unique index on @column@ */
@@ -93,7 +92,7 @@ struct map_dialect {
 };
 
 struct map_table {
-    const struct map_dialect *dialect;
+    const struct map_phrases *phrases;
     const char *name;   /* without schema and quotes */
     const char *quoted; /* schema and name, as SQL needs them */
     struct map_column *columns;
@@ -103,7 +102,7 @@ struct map_table {
     const char *role;       /* of the session, quoted */
     bool is_partitioned;
     bool can_delete;    /* a right of that role */
-    bool can_see_place; /* the right to read dialect->row_place */
+    bool can_see_place; /* the right to read phrases->row_place */
     /* What makes such a statement do something else, and how to mend that: "has a rule that
      * ...; DROP RULE"; NULL: nothing does. */
     const char *hides_update, *hides_delete;
@@ -142,10 +141,10 @@ struct column_map {
     char respelled[160]; /* names that were asked for, and what was taken instead; or "" */
 };
 
-/* Whether the configuration says anything of columns. */
+/* Whether the configuration has an option about columns. */
 bool outrider__map_is_given(const struct pipeline_config *config);
 
-/* All of it but the words of a status column: enough to know what is read and written. */
+/* The map without the words of a status column: enough to know what is read and written. */
 int outrider__map_columns(const struct map_table *t, const struct pipeline_config *config,
                           struct column_map *ret_map, struct outrider_error *err);
 int outrider__map_infer(const struct map_table *t, const struct pipeline_config *config,
@@ -155,7 +154,7 @@ int outrider__map_infer(const struct map_table *t, const struct pipeline_config 
 const struct map_column *outrider__map_status(const struct map_table *t,
                                               const struct pipeline_config *config);
 
-/* Attempts and due time have a place in the row itself. */
+/* The row itself has columns for attempts and due time. */
 bool outrider__map_keeps_retries(const struct column_map *m);
 /* A claim shows in the row: as a state, or as an owner. */
 bool outrider__map_shows_claims(const struct column_map *m);
@@ -174,21 +173,21 @@ bool outrider__map_is_time(enum column_role role);
 bool outrider__map_is_written(enum column_role role);
 
 /*
- * map_check.c
+ * column_map_check.c
  */
 /* What a relay with this configuration does to the table. */
 struct map_needs {
     bool reads[MAP_COLUMNS_MAX], writes[MAP_COLUMNS_MAX]; /* as table->columns */
     bool deletes;
-    bool reads_place; /* dialect->row_place: the order of insertion, and what mode cdc settled */
+    bool reads_place; /* phrases->row_place: the order of insertion, and what mode cdc settled */
 };
 void outrider__map_needs(const struct column_map *m, const struct pipeline_config *config,
                          struct map_needs *ret_needs);
 /* Types and constraints, as far as they stand against the map itself. */
 int outrider__map_check(const struct column_map *m, const struct pipeline_config *config,
                         struct outrider_error *err);
-/* Rights, and whatever else makes that which is needed impossible. The error has the
- * statement that mends it. */
+/* Rights, and everything else that a relay needs. The error has the statement that mends
+ * the table. */
 int outrider__map_check_needs(const struct column_map *m, const struct map_needs *needs,
                               struct outrider_error *err);
 /* "GRANT SELECT (id, status), UPDATE (status), DELETE ON t TO grantee"; to: NULL: only what
@@ -200,7 +199,7 @@ void outrider__map_grant(const struct column_map *m, const struct map_needs *nee
 void outrider__map_describe(const struct column_map *m, struct strbuf *out);
 
 const char *outrider__state_name(enum map_state s);
-/* map_values.c */
+/* status_words.c */
 int outrider__map_values(const struct map_column *status, const struct pipeline_config *config,
                          bool has_retries, struct column_map *m, struct outrider_error *err);
 /* The words as JSON, for another start. */

@@ -88,7 +88,7 @@ static int map_check_epoch(const struct column_map *m, enum column_role role,
     if (c->width >= 8 || (c->width >= 4 && m->epoch == EPOCH_S))
         return 0;
     char mend[MEND_MAX];
-    map_mend(m->table, m->table->dialect->widen, c, mend);
+    map_mend(m->table, m->table->phrases->widen, c, mend);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "table %s: column '%s' (%s) has type %s, which has no room for the time "
                           "of today in the unit of map.epoch; %s, or leave the column out with "
@@ -110,7 +110,7 @@ static int map_check_type(const struct column_map *m, enum column_role role,
                           "table %s: column '%s' has type %s, and %s needs %s%s%s%s; name "
                           "another column there, or none: %s: '-'",
                           m->table->quoted, c->name, c->type, option, wanted[role].what,
-                          is_time ? ", or a " : "", is_time ? m->table->dialect->wide_integer : "",
+                          is_time ? ", or a " : "", is_time ? m->table->phrases->wide_integer : "",
                           is_time ? " with map.epoch" : "", option);
 }
 
@@ -149,12 +149,12 @@ static int map_check_id(const struct column_map *m, const struct pipeline_config
                            "a partitioned table needs an id of type uuid, or one that a sequence "
                            "numbers, in its primary key");
         else
-            map_mend(m->table, m->table->dialect->add_unique, id, mend);
+            map_mend(m->table, m->table->phrases->add_unique, id, mend);
         return map_refuse_id(
             m, id, "has no unique index of its own (over all rows, not deferrable, valid)", mend,
             err);
     }
-    map_mend(m->table, m->table->dialect->forbid_null, id, mend);
+    map_mend(m->table, m->table->phrases->forbid_null, id, mend);
     return id->is_not_null ? 0 : map_refuse_id(m, id, "may be NULL", mend, err);
 }
 
@@ -164,7 +164,7 @@ static int map_check_mark(const struct column_map *m, struct outrider_error *err
     char mend[MEND_MAX];
     if (m->mark != MARK_TIME || !c->is_not_null)
         return 0;
-    map_mend(m->table, m->table->dialect->allow_null, c, mend);
+    map_mend(m->table, m->table->phrases->allow_null, c, mend);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "table %s: column '%s' (map.published_at) is NOT NULL, and NULL is what "
                           "says that a row waits: no event would be sent; %s, or name the mark "
@@ -228,7 +228,7 @@ void outrider__map_needs(const struct column_map *m, const struct pipeline_confi
         ret_needs->writes[c - m->table->columns] |=
             writes && map_needs_write(config, (enum column_role)i);
     }
-    ret_needs->reads_place = m->table->dialect->row_place != NULL &&
+    ret_needs->reads_place = m->table->phrases->row_place != NULL &&
                              (m->columns[ROLE_SEQ] == NULL || config->source.mode == MODE_CDC);
     for (size_t i = 0; i < m->n_headers; i++)
         ret_needs->reads[m->headers[i].column - m->table->columns] = true;
@@ -256,7 +256,7 @@ static void map_privilege(const struct column_map *m, const char *name, const bo
     }
     if (with_place)
         outrider__strbuf_appendf(sql, "%s%s%s%s", n == 0 ? before : "", n == 0 ? name : "",
-                                 n == 0 ? " (" : ", ", m->table->dialect->row_place);
+                                 n == 0 ? " (" : ", ", m->table->phrases->row_place);
     if (n > 0 || with_place)
         strbuf_append_str(sql, ")");
 }
@@ -303,7 +303,7 @@ static int map_check_owner(const struct column_map *m, const struct map_needs *n
         !needs->writes[c - m->table->columns])
         return 0;
     char mend[MEND_MAX];
-    map_mend(m->table, m->table->dialect->allow_null, c, mend);
+    map_mend(m->table, m->table->phrases->allow_null, c, mend);
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "table %s: column '%s' (map.locked_by) is NOT NULL, and no value of type "
                           "%s says that nobody has the row; %s, or leave the column out with "
@@ -339,7 +339,7 @@ int outrider__map_check_needs(const struct column_map *m, const struct map_needs
     outrider__strbuf_init(&grant, 65536);
     outrider__map_grant(m, needs, NULL, &grant);
     /* A statement that is cut off mends nothing. */
-    map_mend(m->table, m->table->dialect->join_relay, NULL, join);
+    map_mend(m->table, m->table->phrases->join_relay, NULL, join);
     if (grant.len > GRANT_MAX)
         rc = outrider__fail(err, OUTRIDER_AUTH, OUTRIDER_STOP,
                             "role %s lacks rights on table %s, so nothing is published; `outrider "

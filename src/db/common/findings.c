@@ -97,11 +97,11 @@ static void find_order(const struct finder *f, const struct outbox_table *t)
                                         : t->map.columns[ROLE_OCCURRED_AT];
     if (t->map.is_ordered)
         return;
-    outrider__find(f, FINDING_WARNING, t->table.dialect->add_sequence,
+    outrider__find(f, FINDING_WARNING, t->table.phrases->add_sequence,
                    "%s has no sequence: order is by %s%s%s (a transaction counts from its begin, "
                    "not from its commit)",
                    t->outbox, time != NULL ? time->name : "", time != NULL ? ", then by " : "",
-                   t->table.dialect->order_without_sequence);
+                   t->table.phrases->order_without_sequence);
 }
 
 static void find_uncovered(const struct finder *f, const struct table_facts *facts)

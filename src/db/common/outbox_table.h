@@ -7,6 +7,7 @@
 #define COMMON_OUTBOX_TABLE_H
 
 #include "common/column_map.h"
+#include "core/event.h"
 
 #define OUTBOX_NAME_MAX 192 /* a quoted, qualified name */
 #define OUTBOX_TABLES_MAX 64
@@ -28,5 +29,18 @@ struct outbox_table {
     /* Rows can be marked, or removed: without that, mode cdc reads the stream alone. */
     bool can_be_polled;
 };
+
+static inline bool table_has(const struct outbox_table *t, enum column_role role)
+{
+    return t->map.columns[role] != NULL;
+}
+
+static inline bool table_is_bytes(const struct outbox_table *t, enum column_role role)
+{
+    return table_has(t, role) && t->map.columns[role]->kind == KIND_BYTES;
+}
+
+/* Sets what the table has no column for, or the column is NULL: column_map.h (2). */
+void outrider__table_complete(const struct outbox_table *t, struct event *e);
 
 #endif

@@ -46,7 +46,7 @@ static const struct convention {
       [STATE_FAILED] = "failed"}},
 };
 
-static bool has_column(const struct map_table *t, const char *name)
+static bool convention_has_column(const struct map_table *t, const char *name)
 {
     char has[80];
     for (size_t i = 0; i < t->n; i++)
@@ -57,7 +57,7 @@ static bool has_column(const struct map_table *t, const char *name)
 }
 
 /* The next word of a list that spaces divide; false at its end. */
-static bool next_word(const char **list, char word[static MAP_VALUE_SIZE])
+static bool convention_next_word(const char **list, char word[static MAP_VALUE_SIZE])
 {
     while (**list == ' ')
         (*list)++;
@@ -69,18 +69,18 @@ static bool next_word(const char **list, char word[static MAP_VALUE_SIZE])
     return true;
 }
 
-static bool is_its_table(const struct convention *c, const struct map_table *t)
+static bool convention_is_its_table(const struct convention *c, const struct map_table *t)
 {
     char word[MAP_VALUE_SIZE];
     if (c->table != NULL && strcmp(c->table, t->name) != 0)
         return false;
-    for (const char *p = c->columns; next_word(&p, word);)
-        if (!has_column(t, word))
+    for (const char *p = c->columns; convention_next_word(&p, word);)
+        if (!convention_has_column(t, word))
             return false;
     return true;
 }
 
-static bool is_value(const struct convention *c, const char *word)
+static bool convention_is_value(const struct convention *c, const char *word)
 {
     for (int s = 0; s < STATE_COUNT; s++)
         if (c->values[s] != NULL && strcmp(c->values[s], word) == 0)
@@ -90,42 +90,43 @@ static bool is_value(const struct convention *c, const char *word)
 
 /* In a table with other columns: its telling words are there, and no others but
  * RESUBMITTED, so that no word of another set is among them. */
-static bool are_its_words(const struct convention *c, const struct vocabulary *v)
+static bool convention_are_its_words(const struct convention *c, const struct vocabulary *v)
 {
     char word[MAP_VALUE_SIZE];
     if (c->words == NULL)
         return false;
-    for (const char *p = c->words; next_word(&p, word);)
+    for (const char *p = c->words; convention_next_word(&p, word);)
         if (!outrider__vocabulary_has(v, word))
             return false;
     for (size_t i = 0; i < v->n; i++)
-        if (!is_value(c, v->words[i]) && strcmp(v->words[i], "RESUBMITTED") != 0)
+        if (!convention_is_value(c, v->words[i]) && strcmp(v->words[i], "RESUBMITTED") != 0)
             return false;
     return true;
 }
 
-static bool is_allowed(const struct vocabulary *v, const char *word)
+static bool convention_is_allowed(const struct vocabulary *v, const char *word)
 {
     return !v->is_bound || outrider__vocabulary_has(v, word);
 }
 
 /* first: the default, or "". */
-static bool fits(const struct convention *c, const struct column_map *m, const struct vocabulary *v,
-                 const char *first)
+static bool convention_fits(const struct convention *c, const struct column_map *m,
+                            const struct vocabulary *v, const char *first)
 {
-    return (is_its_table(c, m->table) || are_its_words(c, v)) &&
-           is_allowed(v, c->values[STATE_PENDING]) && is_allowed(v, c->values[STATE_PUBLISHED]) &&
-           (*first == '\0' || is_value(c, first));
+    return (convention_is_its_table(c, m->table) || convention_are_its_words(c, v)) &&
+           convention_is_allowed(v, c->values[STATE_PENDING]) &&
+           convention_is_allowed(v, c->values[STATE_PUBLISHED]) &&
+           (*first == '\0' || convention_is_value(c, first));
 }
 
 bool outrider__map_convention(struct column_map *m, const struct vocabulary *v, const char *first)
 {
     for (size_t i = 0; i < sizeof conventions / sizeof *conventions; i++) {
         const struct convention *c = &conventions[i];
-        if (!fits(c, m, v, first))
+        if (!convention_fits(c, m, v, first))
             continue;
         for (int s = 0; s < STATE_COUNT; s++)
-            if (c->values[s] != NULL && is_allowed(v, c->values[s]))
+            if (c->values[s] != NULL && convention_is_allowed(v, c->values[s]))
                 (void)snprintf(m->values[s], sizeof m->values[s], "%s", c->values[s]);
         return true;
     }

@@ -12,7 +12,7 @@ bool outrider__vocabulary_has(const struct vocabulary *v, const char *word)
 }
 
 /* char(n) is filled up with spaces that are no part of the word. */
-static void add(struct vocabulary *v, const struct map_column *status, const char *word)
+static void vocabulary_add(struct vocabulary *v, const struct map_column *status, const char *word)
 {
     char text[MAP_VALUE_SIZE];
     size_t n = strlen(word);
@@ -26,7 +26,7 @@ static void add(struct vocabulary *v, const struct map_column *status, const cha
 }
 
 /* Reads a 'literal' that begins at *p, and moves *p behind it. False: it is too long. */
-static bool read_literal(const char **p, char value[static MAP_VALUE_SIZE])
+static bool vocabulary_read_literal(const char **p, char value[static MAP_VALUE_SIZE])
 {
     const char *q = *p + 1;
     size_t n = 0;
@@ -43,16 +43,17 @@ static bool read_literal(const char **p, char value[static MAP_VALUE_SIZE])
 }
 
 /* Every 'literal' in a piece of SQL: CHECK (status = ANY (ARRAY['a'::text, 'b'::text])). */
-static void add_literals(struct vocabulary *v, const struct map_column *status, const char *sql)
+static void vocabulary_add_literals(struct vocabulary *v, const struct map_column *status,
+                                    const char *sql)
 {
     char value[MAP_VALUE_SIZE];
     for (const char *p = strchr(sql, '\''); p != NULL; p = strchr(p, '\''))
-        if (read_literal(&p, value))
-            add(v, status, value);
+        if (vocabulary_read_literal(&p, value))
+            vocabulary_add(v, status, value);
 }
 
 /* Outside of literals. */
-static bool says(const char *sql, const char *what)
+static bool vocabulary_sql_says(const char *sql, const char *what)
 {
     bool is_quoted = false;
     for (const char *p = sql; *p != '\0'; p++) {
@@ -64,14 +65,15 @@ static bool says(const char *sql, const char *what)
 }
 
 /* status = ANY (...), status = 'a' OR ...; but not status <> '', length(status) > 3. */
-static bool is_list(const char *check)
+static bool vocabulary_is_list(const char *check)
 {
-    return (says(check, "= ") || says(check, " IN (")) && !says(check, "<>") &&
-           !says(check, "<=") && !says(check, ">=") && strchr(check, '\'') != NULL;
+    return (vocabulary_sql_says(check, "= ") || vocabulary_sql_says(check, " IN (")) &&
+           !vocabulary_sql_says(check, "<>") && !vocabulary_sql_says(check, "<=") &&
+           !vocabulary_sql_says(check, ">=") && strchr(check, '\'') != NULL;
 }
 
 /* upper(status): then the words are not those of the column. */
-static bool calls_function(const char *check)
+static bool vocabulary_calls_function(const char *check)
 {
     for (const char *p = strchr(check, '('); p != NULL; p = strchr(p + 1, '('))
         if (p > check && ((p[-1] >= 'a' && p[-1] <= 'z') || p[-1] == '"' || p[-1] == '_'))
@@ -83,21 +85,21 @@ void outrider__vocabulary_bound(struct vocabulary *v, const struct map_column *s
 {
     if (status->kind == KIND_ENUM) {
         for (size_t i = 0; i < status->all.n; i++)
-            add(v, status, status->all.items[i]);
+            vocabulary_add(v, status, status->all.items[i]);
         v->is_bound = v->is_exact = true;
         return;
     }
-    if (status->check == NULL || !is_list(status->check))
+    if (status->check == NULL || !vocabulary_is_list(status->check))
         return;
-    add_literals(v, status, status->check);
+    vocabulary_add_literals(v, status, status->check);
     v->is_bound = v->n > 0;
-    v->is_exact = v->is_bound && !calls_function(status->check);
+    v->is_exact = v->is_bound && !vocabulary_calls_function(status->check);
 }
 
 /* A condition on this column and no other: WHERE status = 'PENDING'. */
-static bool is_plain(const char *condition)
+static bool vocabulary_is_plain(const char *condition)
 {
-    return !says(condition, " AND ") && !says(condition, " OR ");
+    return !vocabulary_sql_says(condition, " AND ") && !vocabulary_sql_says(condition, " OR ");
 }
 
 void outrider__vocabulary_seen(struct vocabulary *v, const struct map_column *status)
@@ -105,10 +107,10 @@ void outrider__vocabulary_seen(struct vocabulary *v, const struct map_column *st
     if (v->is_bound)
         return;
     for (size_t i = 0; i < status->conditions.n; i++)
-        if (is_plain(status->conditions.items[i]))
-            add_literals(v, status, status->conditions.items[i]);
+        if (vocabulary_is_plain(status->conditions.items[i]))
+            vocabulary_add_literals(v, status, status->conditions.items[i]);
     for (size_t i = 0; i < status->all.n; i++)
-        add(v, status, status->all.items[i]);
+        vocabulary_add(v, status, status->all.items[i]);
 }
 
 void outrider__vocabulary_default(const struct map_column *status,
@@ -117,7 +119,7 @@ void outrider__vocabulary_default(const struct map_column *status,
     struct vocabulary v = {0};
     ret_word[0] = '\0';
     if (status->initial_value != NULL)
-        add(&v, status, status->initial_value);
+        vocabulary_add(&v, status, status->initial_value);
     if (v.n > 0)
         memcpy(ret_word, v.words[0], MAP_VALUE_SIZE);
 }

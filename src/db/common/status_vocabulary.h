@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a table itself says of the words of its status column: map_words.c
- * collects them, map_convention.c knows the sets of some projects. Nobody but
- * map_values.c includes this.
+ * What a table itself says of the words of its status column: status_vocabulary.c
+ * collects the words, status_convention.c knows the sets of some projects. Only
+ * status_words.c and these two include this header.
  */
 #ifndef COMMON_STATUS_VOCABULARY_H
 #define COMMON_STATUS_VOCABULARY_H
@@ -28,7 +28,7 @@ void outrider__vocabulary_seen(struct vocabulary *v, const struct map_column *st
 void outrider__vocabulary_default(const struct map_column *status,
                                   char ret_word[static MAP_VALUE_SIZE]);
 
-/* map_convention.c: sets m->values if the table is one of a known project: by its
+/* status_convention.c: sets m->values if the table is one of a known project: by its
  * columns, or by words that only that project uses together. */
 bool outrider__map_convention(struct column_map *m, const struct vocabulary *v, const char *first);
 

@@ -4,10 +4,10 @@
  *     PENDING  PROCESSING  PUBLISHED  FAILED  DEAD_LETTER     in any case
  *     pending  sending     succeeded  failed  aborted
  *     NEW      IN_PROGRESS SENT       ERROR   DEAD
- * those of known projects (map_convention.c), and any mixture of the words below
+ * those of known projects (status_convention.c), and any mixture of the words below
  * that has one word a state.
  *
- * A word that is read must be evident: map.h (4). A word that is only written
+ * A word that is read must be evident: column_map.h (4). A word that is only written
  * may follow from the set to which the evident ones belong.
  */
 #include "common/column_map.h"
@@ -47,7 +47,7 @@ const char *outrider__state_name(enum map_state s)
     return states[s].name;
 }
 
-static enum map_state state_named(struct bytes name)
+static enum map_state words_state_named(struct bytes name)
 {
     int s = 0;
     while (s < STATE_COUNT && !bytes_eq(bytes_str(states[s].name), name))
@@ -56,7 +56,7 @@ static enum map_state state_named(struct bytes name)
 }
 
 /* Which state a value is a word for, or STATE_COUNT. */
-static enum map_state state_of(const char *value)
+static enum map_state words_state_of(const char *value)
 {
     char word[MAP_VALUE_SIZE + 2];
     word[0] = ' ';
@@ -71,12 +71,12 @@ static enum map_state state_of(const char *value)
     return (enum map_state)s;
 }
 
-static void set_word(struct column_map *m, enum map_state s, const char *word)
+static void words_set(struct column_map *m, enum map_state s, const char *word)
 {
     (void)snprintf(m->values[s], sizeof m->values[s], "%s", word);
 }
 
-static bool is_word(const struct column_map *m, const char *word)
+static bool words_has(const struct column_map *m, const char *word)
 {
     for (int s = 0; s < STATE_COUNT; s++)
         if (m->values[s][0] != '\0' && strcmp(m->values[s], word) == 0)
@@ -84,8 +84,8 @@ static bool is_word(const struct column_map *m, const char *word)
     return false;
 }
 
-static int refuse(const struct column_map *m, const struct map_column *status, const char *why,
-                  const char *word, struct outrider_error *err)
+static int words_refuse(const struct column_map *m, const struct map_column *status,
+                        const char *why, const char *word, struct outrider_error *err)
 {
     const char *pending = m->values[STATE_PENDING], *published = m->values[STATE_PUBLISHED];
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
@@ -96,8 +96,9 @@ static int refuse(const struct column_map *m, const struct map_column *status, c
                           *published != '\0' ? published : "VALUE");
 }
 
-static int ambiguous(const struct column_map *m, const struct map_column *status, enum map_state s,
-                     const char *a, const char *b, struct outrider_error *err)
+static int words_are_ambiguous(const struct column_map *m, const struct map_column *status,
+                               enum map_state s, const char *a, const char *b,
+                               struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "table %s: the values '%s' and '%s' of column '%s' could both mean %s; "
@@ -105,38 +106,38 @@ static int ambiguous(const struct column_map *m, const struct map_column *status
                           m->table->quoted, a, b, status->name, states[s].name, states[s].name, a);
 }
 
-static int learn(struct column_map *m, const struct map_column *status, const char *value,
-                 struct outrider_error *err)
+static int words_learn(struct column_map *m, const struct map_column *status, const char *value,
+                       struct outrider_error *err)
 {
-    enum map_state s = state_of(value);
-    if (s == STATE_COUNT || is_word(m, value))
+    enum map_state s = words_state_of(value);
+    if (s == STATE_COUNT || words_has(m, value))
         return 0;
     if (m->values[s][0] != '\0')
-        return ambiguous(m, status, s, m->values[s], value, err);
-    set_word(m, s, value);
+        return words_are_ambiguous(m, status, s, m->values[s], value, err);
+    words_set(m, s, value);
     return 0;
 }
 
 /* A row begins with the default: that word means pending, whatever it is. */
-static int learn_default(struct column_map *m, const struct map_column *status, const char *word,
-                         struct outrider_error *err)
+static int words_learn_default(struct column_map *m, const struct map_column *status,
+                               const char *word, struct outrider_error *err)
 {
-    enum map_state s = state_of(word);
+    enum map_state s = words_state_of(word);
     if (*word == '\0')
         return 0;
     if (s != STATE_COUNT && s != STATE_PENDING)
-        return refuse(m, status,
-                      "new rows begin with a word that usually means something else:", word, err);
-    set_word(m, STATE_PENDING, word);
+        return words_refuse(
+            m, status, "new rows begin with a word that usually means something else:", word, err);
+    words_set(m, STATE_PENDING, word);
     return 0;
 }
 
-static int take_given(struct column_map *m, const struct map_column *status,
-                      const struct string_map *given, const struct vocabulary *v,
-                      struct outrider_error *err)
+static int words_take_given(struct column_map *m, const struct map_column *status,
+                            const struct string_map *given, const struct vocabulary *v,
+                            struct outrider_error *err)
 {
     for (size_t i = 0; i < given->n; i++) {
-        enum map_state s = state_named(bytes_str(given->items[i].name));
+        enum map_state s = words_state_named(bytes_str(given->items[i].name));
         if (s == STATE_COUNT || strlen(given->items[i].value) >= MAP_VALUE_SIZE)
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "map.status_values: '%s' is no state with a short value; states "
@@ -148,15 +149,16 @@ static int take_given(struct column_map *m, const struct map_column *status,
                                   "allow '%s', but '%s' and %zu more",
                                   given->items[i].name, given->items[i].value, status->name,
                                   m->table->quoted, given->items[i].value, v->words[0], v->n - 1);
-        set_word(m, s, given->items[i].value);
+        words_set(m, s, given->items[i].value);
     }
     if (m->values[STATE_PENDING][0] == '\0' || m->values[STATE_PUBLISHED][0] == '\0')
-        return refuse(m, status, "pending and published need a word each", "", err);
+        return words_refuse(m, status, "pending and published need a word each", "", err);
     return 0;
 }
 
 /* Remembered words hold unless the catalogue speaks against one of them. */
-static bool take_remembered(struct column_map *m, const struct vocabulary *bound, const char *first)
+static bool words_take_remembered(struct column_map *m, const struct vocabulary *bound,
+                                  const char *first)
 {
     struct column_map found = *m;
     struct json_members members;
@@ -168,7 +170,7 @@ static bool take_remembered(struct column_map *m, const struct vocabulary *bound
         return false;
     outrider__arena_init(&arena, 1024);
     while (fits && outrider__json_members_next(&members, &key, &value) == 1) {
-        enum map_state s = state_named(key);
+        enum map_state s = words_state_named(key);
         fits = s != STATE_COUNT && outrider__json_text(value, &arena, &text) == 0 &&
                text.len < MAP_VALUE_SIZE;
         if (!fits)
@@ -178,7 +180,7 @@ static bool take_remembered(struct column_map *m, const struct vocabulary *bound
     }
     outrider__arena_release(&arena);
     fits = fits && found.values[STATE_PENDING][0] != '\0' &&
-           found.values[STATE_PUBLISHED][0] != '\0' && (*first == '\0' || is_word(&found, first));
+           found.values[STATE_PUBLISHED][0] != '\0' && (*first == '\0' || words_has(&found, first));
     if (fits)
         *m = found;
     return fits;
@@ -198,7 +200,8 @@ void outrider__map_words(const struct column_map *m, struct strbuf *out)
 }
 
 /* "pending", "Pending" and "PENDING" go with words of their own kind. */
-static void take_usual(struct column_map *m, const struct map_column *status, enum map_state s)
+static void words_take_usual(struct column_map *m, const struct map_column *status,
+                             enum map_state s)
 {
     const char *like = m->values[STATE_PENDING];
     bool is_lower = like[0] >= 'a' && like[0] <= 'z';
@@ -217,13 +220,13 @@ static void take_usual(struct column_map *m, const struct map_column *status, en
     word[n] = '\0';
     if (status->length > 0 && n > (size_t)status->length)
         return; /* the column has no room for it */
-    set_word(m, s, word);
+    words_set(m, s, word);
     m->values_are_assumed = true;
 }
 
 /* Whether the known words are of the set of PENDING: then the rest of that set is
  * what is written. */
-static bool is_usual(const struct column_map *m)
+static bool words_are_usual(const struct column_map *m)
 {
     for (int s = 0; s <= STATE_PUBLISHED; s++) {
         char usual[MAP_VALUE_SIZE], word[MAP_VALUE_SIZE];
@@ -238,47 +241,47 @@ static bool is_usual(const struct column_map *m)
 
 /* Nothing says which word means pending. As long as no row is there that could be
  * an event to deliver, its word is waited for. */
-static int wait_for_words(struct column_map *m, const struct map_column *status,
-                          struct outrider_error *err)
+static int words_wait(struct column_map *m, const struct map_column *status,
+                      struct outrider_error *err)
 {
     for (size_t i = 0; i < status->all.n; i++) {
-        enum map_state s = state_of(status->all.items[i]);
+        enum map_state s = words_state_of(status->all.items[i]);
         if (s != STATE_PUBLISHED && s != STATE_DEAD && s != STATE_EXPIRED)
-            return refuse(m, status, "no known value means pending, and there are rows with",
-                          status->all.items[i], err);
+            return words_refuse(m, status, "no known value means pending, and there are rows with",
+                                status->all.items[i], err);
     }
     m->waits_for_words = true;
     return 0;
 }
 
-static int complete(struct column_map *m, const struct map_column *status, bool is_bound,
-                    bool has_retries, struct outrider_error *err)
+static int words_complete(struct column_map *m, const struct map_column *status, bool is_bound,
+                          bool has_retries, struct outrider_error *err)
 {
     bool has_pending = m->values[STATE_PENDING][0] != '\0';
     if (!has_pending)
-        return is_bound ? refuse(m, status, "no known value means pending", "", err)
-                        : wait_for_words(m, status, err);
-    if (!is_bound && is_usual(m)) {
-        take_usual(m, status, STATE_PUBLISHED);
-        take_usual(m, status, STATE_FAILED);
+        return is_bound ? words_refuse(m, status, "no known value means pending", "", err)
+                        : words_wait(m, status, err);
+    if (!is_bound && words_are_usual(m)) {
+        words_take_usual(m, status, STATE_PUBLISHED);
+        words_take_usual(m, status, STATE_FAILED);
         /* Without a place for retries the application knows no more states than these. */
         if (has_retries) {
-            take_usual(m, status, STATE_PROCESSING);
-            take_usual(m, status, STATE_DEAD);
+            words_take_usual(m, status, STATE_PROCESSING);
+            words_take_usual(m, status, STATE_DEAD);
         }
     }
     if (m->values[STATE_PUBLISHED][0] == '\0')
-        return refuse(m, status, "nothing tells the word for published; pending is",
-                      m->values[STATE_PENDING], err);
+        return words_refuse(m, status, "nothing tells the word for published; pending is",
+                            m->values[STATE_PENDING], err);
     return 0;
 }
 
-static int read_number(const struct map_column *status, struct column_map *m,
-                       struct outrider_error *err)
+static int words_of_number(const struct map_column *status, struct column_map *m,
+                           struct outrider_error *err)
 {
     if (m->is_counted) {
-        set_word(m, STATE_PENDING, "0");
-        set_word(m, STATE_PUBLISHED, "1");
+        words_set(m, STATE_PENDING, "0");
+        words_set(m, STATE_PUBLISHED, "1");
         return 0;
     }
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
@@ -295,20 +298,20 @@ int outrider__map_values(const struct map_column *status, const struct pipeline_
     outrider__vocabulary_bound(&v, status);
     outrider__vocabulary_default(status, first);
     if (config->map.status_values.n > 0)
-        return take_given(m, status, &config->map.status_values, &v, err);
+        return words_take_given(m, status, &config->map.status_values, &v, err);
     if (status->kind == KIND_INTEGER)
-        return read_number(status, m, err);
-    if (take_remembered(m, &v, first)) {
+        return words_of_number(status, m, err);
+    if (words_take_remembered(m, &v, first)) {
         m->values_are_remembered = true;
         return 0;
     }
     outrider__vocabulary_seen(&v, status);
     if (outrider__map_convention(m, &v, first))
         return 0;
-    if (learn_default(m, status, first, err) < 0)
+    if (words_learn_default(m, status, first, err) < 0)
         return -1;
     for (size_t i = 0; i < v.n; i++)
-        if (learn(m, status, v.words[i], err) < 0)
+        if (words_learn(m, status, v.words[i], err) < 0)
             return -1;
-    return complete(m, status, v.is_bound, has_retries, err);
+    return words_complete(m, status, v.is_bound, has_retries, err);
 }

@@ -38,11 +38,6 @@ struct table_dialect {
     void (*payload)(struct strbuf *q, const struct outbox_table *t, const char *value);
 };
 
-static inline bool table_has(const struct outbox_table *t, enum column_role role)
-{
-    return t->map.columns[role] != NULL;
-}
-
 /* Whether the status column has a word for that state. */
 static inline bool table_has_state(const struct outbox_table *t, enum map_state s)
 {

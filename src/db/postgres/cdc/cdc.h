@@ -138,7 +138,7 @@ struct cdc_facts {
 struct cdc_sweep {
     struct seq_ranges ranges;
     int64_t read_to;
-    bool was_large; /* the last read met a row that a usual read does not take */
+    struct bounded_read read;
 };
 
 enum snapshot_question { SNAPSHOT_NOTHING, SNAPSHOT_ROWS, SNAPSHOT_LARGE_ROW };

@@ -83,7 +83,7 @@ static int snapshot_take_row(struct pg_source *s, struct batch *b, const PGresul
     struct event *e = outrider__pg_row(b, r, row, 0, &max);
     if (e == NULL)
         return outrider__fail_nomem(err);
-    outrider__pg_table_complete(a, e);
+    outrider__table_complete(a, e);
     e->seq = a->id; /* tables.h (1) */
     if (outrider__late_ids_has(&c->stream.polled.late, cdc_event_table(e), e->id))
         b->n--;

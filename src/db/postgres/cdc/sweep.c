@@ -9,16 +9,13 @@
 #define RANGES_AT_ONCE 256
 
 struct sweep_portion {
-    int64_t limit;
     size_t first, n; /* ranges */
 };
 
-static struct sweep_portion sweep_choose(const struct pg_source *s, const struct batch *b)
+static struct sweep_portion sweep_choose(const struct pg_source *s)
 {
     const struct cdc_sweep *w = &cdc_of((struct pg_source *)s)->sweep;
-    struct sweep_portion p = {.limit = (int64_t)b->capacity};
-    if (w->was_large)
-        p.limit = outrider__pg_large_rows(s->config, p.limit);
+    struct sweep_portion p = {0};
     while (p.first < w->ranges.n && w->ranges.items[p.first].high <= w->read_to)
         p.first++;
     p.n = w->ranges.n - p.first;
@@ -33,16 +30,13 @@ static int sweep_on_rows(void *ctx, PGresult **results, int n, struct outrider_e
     struct pg_source *s = op->source;
     struct cdc_sweep *w = &cdc_of(s)->sweep;
     struct batch *b = op->op->batch;
-    struct sweep_portion p = sweep_choose(s, b);
+    struct sweep_portion p = sweep_choose(s);
     const PGresult *r = results[0];
     struct event_bounds max = outrider__event_bounds(s->config);
-    bool was_large = false;
     int i;
     (void)n;
     for (i = 0; i < PQntuples(r) && !batch_is_full(b); i++) {
-        bool is_large = outrider__pg_row_is_large(r, i, 0);
-        was_large |= is_large;
-        if (is_large && !w->was_large)
+        if (outrider__read_ends_at(&w->read, outrider__pg_row_is_large(r, i, 0)))
             break;
         struct event *e = outrider__pg_row(b, r, i, 0, &max);
         if (e == NULL)
@@ -50,9 +44,9 @@ static int sweep_on_rows(void *ctx, PGresult **results, int n, struct outrider_e
         w->read_to = e->seq;
     }
     /* All of these ranges were seen: seqs without a row are gone by clean-up. */
-    if (i == PQntuples(r) && i < p.limit)
+    if (i == PQntuples(r) && i < w->read.limit)
         w->read_to = w->ranges.items[p.first + p.n - 1].high;
-    w->was_large = was_large;
+    outrider__read_end(&w->read, b, i);
     b->position = w->read_to;
     s->base.ready = true;
     return outrider__cdc_finish_fetch(s, op, err);
@@ -62,7 +56,7 @@ int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outr
 {
     struct cdc_source *c = cdc_of(s);
     struct cdc_sweep *w = &c->sweep;
-    struct sweep_portion p = sweep_choose(s, op->op->batch);
+    struct sweep_portion p = sweep_choose(s);
     struct pg_args *a = &c->args;
     if (p.n == 0) {
         s->base.ready = false; /* the stream follows once this is settled */
@@ -80,8 +74,9 @@ int outrider__cdc_sweep_fetch(struct pg_source *s, struct pg_op *op, struct outr
         outrider__pg_array_int8(a, low > w->read_to ? low : w->read_to + 1);
     }
     outrider__pg_array_end(a);
-    outrider__pg_arg_int8(a, p.limit);
-    outrider__pg_arg_bounds(a, s->config, w->was_large);
+    outrider__read_begin(&w->read, s->config, op->op->batch);
+    outrider__pg_arg_int8(a, w->read.limit);
+    outrider__pg_arg_bounds(a, s->config, w->read.is_large);
     outrider__pg_array_begin(a, PG_INT8);
     for (size_t i = 0; i < p.n; i++)
         outrider__pg_array_int8(a, w->ranges.items[p.first + i].high);

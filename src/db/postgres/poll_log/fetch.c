@@ -10,8 +10,6 @@
 
 #include "base/failpoint.h"
 
-#define FEWEST_ROWS 16
-
 #define FLUSH_PAUSE_US 400
 #define FLUSH_FORCE_US 2000
 #define AHEAD_AGAIN_US 10000000
@@ -31,17 +29,8 @@ static void log_fetch_choose_size(struct pg_source *s, const struct batch *b)
 {
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
-    f->is_large = l->was_large;
-    f->limit = (int64_t)b->capacity;
-    if (f->is_large) {
-        f->limit = outrider__pg_large_rows(s->config, f->limit);
-    } else if (l->mean_size > 0) {
-        int64_t fit = (int64_t)b->max_bytes / l->mean_size * 5 / 4 + 1;
-        if (fit < FEWEST_ROWS)
-            fit = FEWEST_ROWS;
-        f->limit = fit < f->limit ? fit : f->limit;
-    }
-    f->limit++; /* the anchor */
+    outrider__read_begin(&l->read, s->config, b);
+    f->limit = l->read.limit + 1; /* the anchor */
 }
 
 static int log_fetch_add_writers(struct pg_source *s, int *n, struct outrider_error *err)
@@ -68,11 +57,11 @@ static int log_fetch_add_read(struct pg_source *s, int *n, struct outrider_error
     struct log_fetch *f = &l->fetch;
     struct pg_args *a = &l->args;
     /* Where a usual read leaves a column out, the next one will tell how large it is. */
-    enum log_statement which = f->is_large ? LOG_READ_EXACT : LOG_READ;
+    enum log_statement which = l->read.is_large ? LOG_READ_EXACT : LOG_READ;
     outrider__pg_args_clear(a);
     outrider__pg_arg_int8(a, f->gaps_only ? INT64_MAX : l->head);
     outrider__pg_arg_int8(a, f->limit);
-    outrider__pg_arg_bounds(a, s->config, f->is_large);
+    outrider__pg_arg_bounds(a, s->config, l->read.is_large);
     if (f->with_gaps) {
         which = LOG_READ_GAPS;
         outrider__pg_array_begin(a, PG_INT8);
@@ -147,7 +136,7 @@ struct log_reading {
     int64_t head;    /* after it */
     int64_t covered; /* everything up to here was looked at */
     size_t n_late;   /* of the batch's first events: found in gaps */
-    bool is_complete, anchor_seen, met_large;
+    bool is_complete, anchor_seen;
     bool met_ahead;     /* the first row above the sequence, where the reading ends */
     struct event *last; /* the row at head, or NULL: it is the old one */
     struct event_bounds max;
@@ -207,16 +196,12 @@ static int log_fetch_take_rows(struct pg_source *s, struct log_reading *g,
         if (g->met_ahead)
             break;
         bool is_large = seq != l->head && outrider__pg_row_is_large(g->r, i, 0);
-        g->met_large |= is_large;
-        /* A usual read ends here, and the next one is large. */
-        if ((is_large && !f->is_large) || batch_is_full(g->b))
+        if (outrider__read_ends_at(&l->read, is_large) || batch_is_full(g->b))
             break;
         if (log_fetch_take_row(s, g, i, err) < 0)
             return -1;
     }
-    if (g->b->n > 0)
-        l->mean_size = (int64_t)(g->b->arena.used / g->b->n) + 1;
-    l->was_large = g->met_large;
+    outrider__read_end(&l->read, g->b, i);
     g->is_complete = g->met_ahead || (i == n && n < f->limit);
     if (!g->is_complete)
         return 0;
@@ -411,7 +396,7 @@ static int log_fetch_on_read(void *ctx, PGresult **results, int n, struct outrid
         log_fetch_move_head(s, &g, err) < 0 || log_fetch_tell_of_crowd(s, err) < 0 ||
         (g.met_ahead && log_fetch_tell_of_ahead(s, err) < 0))
         return -1;
-    if (g.b->n == 0 && g.met_large && !f->is_large) {
+    if (outrider__read_is_repeated(&log_of(s)->read, g.b)) {
         outrider__batch_reset(g.b);
         return log_fetch_send_read(s, f->op, err);
     }

@@ -72,7 +72,7 @@ struct log_mark {
 struct log_fetch {
     struct pg_op *op; /* under way, or NULL */
     uint64_t no;      /* counts fetches */
-    bool with_gaps, gaps_only, is_large;
+    bool with_gaps, gaps_only;
     int64_t limit;
     int i_writers, i_read, i_facts; /* which result is what; -1: not asked */
     int64_t target_lsn;
@@ -93,8 +93,7 @@ struct log_source {
     int64_t mark;       /* -1: none */
     uint64_t mark_fetch_no;
     struct log_fetch fetch;
-    bool was_large;    /* the last read met a row that a usual one does not take */
-    int64_t mean_size; /* of an event in the arena */
+    struct bounded_read read;
 
     int64_t look_us, look_gap_us;
     bool is_probing, is_pulsing;

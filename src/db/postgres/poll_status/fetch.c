@@ -8,8 +8,6 @@
 #include "base/failpoint.h"
 #include "base/uuid.h"
 
-#define FEWEST_ROWS 16
-
 static int ask(struct status_source *d, struct outrider_error *err);
 
 int64_t outrider__pg_status_room(const struct status_source *d)
@@ -89,52 +87,25 @@ static int release_rest(struct status_source *d, const PGresult *r, int first,
     return outrider__pg_request(&d->s->conn, &t->st[ST_RELEASE], &d->args, NULL, NULL, err);
 }
 
-/* Events that do not fit into the memory of a batch should not be asked for. */
-static void learn_size(struct status_table *t, const struct batch *b)
-{
-    int64_t mean = b->n > 0 ? (int64_t)(b->arena.used / b->n) : 0;
-    t->event_bytes = mean > t->event_bytes ? mean : (t->event_bytes * 7 + mean) / 8;
-}
-
-/* Where rows are claimed, those behind a large one were claimed in vain. */
-static void learn_rows(struct status_source *d, int64_t taken)
-{
-    struct status_table *t = d->fetching.table;
-    int64_t all = (int64_t)d->fetching.batch->capacity;
-    if (d->met_large)
-        t->usual_rows = taken * 2 > FEWEST_ROWS ? taken * 2 : FEWEST_ROWS;
-    else if (t->usual_rows > 0)
-        t->usual_rows = t->usual_rows * 2 < all ? t->usual_rows * 2 : 0;
-}
-
-/* A usual read ends before a row that it does not take. */
-static bool is_left_for_large(struct status_source *d, const PGresult *r, int row)
-{
-    bool is_large = outrider__pg_row_is_large(r, row, 0);
-    d->met_large |= is_large;
-    return is_large && !d->is_large;
-}
-
 static int fill(struct status_source *d, const PGresult *r, struct outrider_error *err)
 {
     struct batch *b = d->fetching.batch;
+    struct bounded_read *read = &d->fetching.table->read;
     struct event_bounds max = outrider__event_bounds(d->s->config);
     int i = 0, n = PQntuples(r);
-    d->met_large = false;
     max.id = EVENT_ANY_SIZE;
-    for (; i < n && !batch_is_full(b) && !is_left_for_large(d, r, i); i++) {
+    for (; i < n && !batch_is_full(b); i++) {
+        if (outrider__read_ends_at(read, outrider__pg_row_is_large(r, i, 0)))
+            break;
         struct event *e = outrider__pg_row(b, r, i, 0, &max);
         if (e == NULL)
             return outrider__fail_nomem(err);
         e->attempts = (uint32_t)outrider__pg_get_int(r, i, STATUS_ATTEMPTS, 0);
         e->claim = outrider__pg_get_int(r, i, STATUS_CLAIM, 0);
         d->fetching.has_copies |= outrider__pg_get_bool(r, i, STATUS_HAS_COPY);
-        outrider__pg_table_complete(&d->fetching.table->a, e);
+        outrider__table_complete(&d->fetching.table->a, e);
     }
-    learn_size(d->fetching.table, b);
-    if (!d->is_large)
-        learn_rows(d, i);
-    d->fetching.table->was_large = d->met_large;
+    outrider__read_end(read, b, i);
     if (d->s->config->replay && b->n > 0 &&
         outrider__pg_status_replay_note(d->fetching.table, &b->events[b->n - 1], err) < 0)
         return -1;
@@ -178,25 +149,11 @@ static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *
         return -1;
     t->is_exhausted = !d->is_before_mark && PQntuples(results[0]) < d->limit &&
                       d->fetching.batch->n == (size_t)PQntuples(results[0]);
-    if (d->fetching.batch->n == 0 && d->met_large) {
+    if (outrider__read_is_repeated(&t->read, d->fetching.batch)) {
         d->next_table = (size_t)(t - d->tables); /* it begins with a large one: again */
         return ask(d, err);
     }
     return d->fetching.batch->n == 0 ? outrider__pg_status_was_empty(d, err) : finish(d, err);
-}
-
-static int64_t choose_limit(struct status_source *d, const struct status_table *t)
-{
-    const struct batch *b = d->fetching.batch;
-    int64_t limit = (int64_t)b->capacity, room = outrider__pg_status_room(d);
-    int64_t fit = t->event_bytes > 0 ? (int64_t)b->max_bytes / t->event_bytes + 1 : limit;
-    limit = fit < limit ? fit : limit;
-    if (d->is_large) {
-        limit = outrider__pg_large_rows(d->s->config, limit);
-    } else if (t->usual_rows > 0 && t->usual_rows < limit) {
-        limit = t->usual_rows;
-    }
-    return limit < room ? limit : room;
 }
 
 /* Asks the table whose turn it is. What a crash of the server could still undo
@@ -209,11 +166,13 @@ static int ask(struct status_source *d, struct outrider_error *err)
     d->fetching.table = t;
     if (t->a.map.waits_for_words)
         return outrider__pg_status_learn(d, t, err);
-    d->is_large = t->was_large;
-    d->limit = choose_limit(d, t);
+    int64_t room = outrider__pg_status_room(d);
+    t->read.claims = true;
+    outrider__read_begin(&t->read, d->s->config, d->fetching.batch);
+    d->limit = t->read.limit < room ? t->read.limit : room;
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_int8(&d->args, d->limit);
-    outrider__pg_arg_bounds(&d->args, d->s->config, d->is_large);
+    outrider__pg_arg_bounds(&d->args, d->s->config, t->read.is_large);
     if (d->s->config->replay)
         outrider__pg_status_replay_args(d, t);
     else

@@ -51,14 +51,12 @@ struct status_table {
     int64_t epoch;
     char *sql[ST_COUNT]; /* owned; NULL: nothing to do */
     struct pg_statement st[ST_COUNT];
-    bool is_exhausted;   /* nothing more was there when it was last read */
-    int64_t event_bytes; /* what events take in memory, about */
-    bool was_large;      /* the last read met a row that a usual one does not take */
+    bool is_exhausted; /* nothing more was there when it was last read */
+    struct bounded_read read;
     struct status_replay replay;
     struct strbuf seen;      /* words that rows had when they were last looked at in vain */
     struct strbuf uncovered; /* what was told last of rows that no word covers */
     uint64_t n_uncovered;
-    int64_t usual_rows; /* that a usual read may take: few where large ones lie between; 0: all */
 };
 
 /* A batch that is with the engine. */
@@ -87,8 +85,6 @@ struct status_source {
     struct status_flight fetching; /* the fetch under way */
     size_t n_tried;                /* tables that this fetch found empty */
     int64_t limit;                 /* rows it asked for */
-    bool is_large;                 /* it takes rows of any size: columns.h (1) */
-    bool met_large;
     struct pg_op *fetch_op;
     bool competes;         /* no lock of the pipeline: many relays */
     bool must_lock;        /* ordered: false, but the table has no place for an owner */

@@ -6,24 +6,6 @@
 
 #include "postgres/wire/catalog.h"
 
-#define NOT_SENT "!" /* for headers: see columns.h (2) */
-
-static int64_t least(int64_t a, size_t b)
-{
-    return (uint64_t)a < b ? a : (int64_t)b;
-}
-
-/* What a usual or a large read takes. */
-static struct event_bounds bounds_for(const struct pipeline_config *config, bool is_large)
-{
-    struct event_bounds max = outrider__event_bounds(config);
-    if (is_large)
-        return max;
-    return (struct event_bounds){.payload = (size_t)least(PG_USUAL_PAYLOAD, max.payload),
-                                 .headers = (size_t)least(PG_USUAL_HEADERS, max.headers),
-                                 .text = (size_t)least(PG_USUAL_TEXT, max.text)};
-}
-
 struct pg_bounds outrider__pg_bounds_of(int argument)
 {
     struct pg_bounds b;
@@ -36,7 +18,7 @@ struct pg_bounds outrider__pg_bounds_of(int argument)
 
 void outrider__pg_arg_bounds(struct pg_args *a, const struct pipeline_config *config, bool is_large)
 {
-    struct event_bounds m = bounds_for(config, is_large);
+    struct event_bounds m = outrider__read_bounds(config, is_large);
     outrider__pg_array_begin(a, PG_INT8);
     outrider__pg_array_int8(a, (int64_t)m.payload);
     outrider__pg_array_int8(a, (int64_t)m.headers);
@@ -47,20 +29,13 @@ void outrider__pg_arg_bounds(struct pg_args *a, const struct pipeline_config *co
 
 struct pg_bounds outrider__pg_bounds_fixed(const struct pipeline_config *config, bool is_large)
 {
-    struct event_bounds m = bounds_for(config, is_large);
+    struct event_bounds m = outrider__read_bounds(config, is_large);
     struct pg_bounds b;
     (void)snprintf(b.payload, sizeof b.payload, "%zu", m.payload);
     (void)snprintf(b.headers, sizeof b.headers, "%zu", m.headers);
     (void)snprintf(b.text, sizeof b.text, "%zu", m.text);
     (void)snprintf(b.is_exact, sizeof b.is_exact, "%s", is_large ? "true" : "false");
     return b;
-}
-
-int64_t outrider__pg_large_rows(const struct pipeline_config *config, int64_t most)
-{
-    struct event_bounds max = outrider__event_bounds(config);
-    int64_t few = PG_LARGE_BYTES / (int64_t)event_bounds_total(&max);
-    return few < 1 ? 1 : few < most ? few : most;
 }
 
 void outrider__pg_sql_headers(struct strbuf *sql, Oid type, const char *column,
@@ -73,8 +48,8 @@ void outrider__pg_sql_headers(struct strbuf *sql, Oid type, const char *column,
     }
     strbuf_append_str(sql, "CASE WHEN ");
     outrider__pg_size_sql(sql, type, column);
-    outrider__strbuf_appendf(sql, " > %s THEN '" NOT_SENT "' ELSE %s::%s END", b->headers, column,
-                             cast);
+    outrider__strbuf_appendf(sql, " > %s THEN '" READ_NOT_SENT "' ELSE %s::%s END", b->headers,
+                             column, cast);
 }
 
 void outrider__pg_sql_text(struct strbuf *sql, const char *value, bool is_bytes,
@@ -208,13 +183,18 @@ bool outrider__pg_row_is_large(const PGresult *r, int row, int first)
 {
     static const int texts[] = {EV_ID,         EV_AGGREGATE_TYPE, EV_AGGREGATE_ID,
                                 EV_EVENT_TYPE, EV_TOPIC,          EV_PARTITION_KEY};
-    int headers = PQgetlength(r, row, first + EV_HEADERS);
-    bool is_large =
-        PQgetlength(r, row, first + EV_PAYLOAD) > PG_USUAL_PAYLOAD + 1 ||
-        (PQgetisnull(r, row, first + EV_PAYLOAD) && !PQgetisnull(r, row, first + EV_SIZE)) ||
-        headers > PG_USUAL_HEADERS ||
-        (headers == 1 && *PQgetvalue(r, row, first + EV_HEADERS) == NOT_SENT[0]);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        is_large |= PQgetlength(r, row, first + texts[i]) > PG_USUAL_TEXT;
-    return is_large;
+    size_t payload = (size_t)PQgetlength(r, row, first + EV_PAYLOAD);
+    struct read_sizes sizes = {
+        .payload = payload > 0 ? payload - 1 : 0, /* jsonb has a byte before its text */
+        .headers = (size_t)PQgetlength(r, row, first + EV_HEADERS),
+        .has_payload_left_out =
+            PQgetisnull(r, row, first + EV_PAYLOAD) && !PQgetisnull(r, row, first + EV_SIZE),
+    };
+    sizes.has_headers_left_out =
+        sizes.headers == 1 && *PQgetvalue(r, row, first + EV_HEADERS) == READ_NOT_SENT[0];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        size_t len = (size_t)PQgetlength(r, row, first + texts[i]);
+        sizes.text = len > sizes.text ? len : sizes.text;
+    }
+    return outrider__read_is_large(&sizes);
 }

@@ -1,27 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SQL for the columns of an event, each within a bound, so that the memory for a
- * result is bounded before the server is asked for it (libpq takes it in whole).
- *
- *  (1) A usual read takes whole batches of usual rows. A row with a larger column
- *      ends it, and the next read takes few rows of any size. So the sizes of rows
- *      need not be added up on the server.
- *  (2) A column above its bound is not sent: payload is NULL, headers are '!' (which
- *      is no JSON), of another text come its first EVENT_TEXT_CUT characters, or
- *      bytes where the column is of bytes.
- *  (3) A usual read does not say how large it is: EV_SIZE is 1 wherever there is a
- *      payload. A read that is exact does, in EV_SIZE and EV_LARGE.
+ * SQL for the columns of an event, each within a bound: common/bounded_read.h (2) and (3).
+ * EV_SIZE and EV_LARGE are what a large read says of a column that it left out; in a usual
+ * read EV_SIZE is 1 wherever there is a payload.
  */
 #ifndef POSTGRES_COLUMNS_H
 #define POSTGRES_COLUMNS_H
 
+#include "common/bounded_read.h"
 #include "core/config.h"
 #include "postgres/wire/wire.h"
-
-#define PG_USUAL_PAYLOAD 8192
-#define PG_USUAL_HEADERS 8192
-#define PG_USUAL_TEXT 1000 /* less than any text that was cut: see outrider__pg_row_is_large */
-#define PG_LARGE_BYTES (5LL << 20)
 
 /* An anchor is the beginning of an id, as outrider__text_cut() leaves it. */
 #define PG_ANCHOR_OF(id) "left(" id "::text, 1024)"
@@ -39,8 +27,6 @@ void outrider__pg_arg_bounds(struct pg_args *a, const struct pipeline_config *co
                              bool is_large);
 /* As numbers, for a statement that does one or the other. */
 struct pg_bounds outrider__pg_bounds_fixed(const struct pipeline_config *config, bool is_large);
-/* How many rows a large read may take, at most `most`. */
-int64_t outrider__pg_large_rows(const struct pipeline_config *config, int64_t most);
 
 /* A column of headers as text, or bytes as they are; b NULL: of any size. */
 void outrider__pg_sql_headers(struct strbuf *sql, Oid type, const char *column,
@@ -63,8 +49,7 @@ struct pg_catalog;
 void outrider__pg_sql_log_event(struct strbuf *sql, const struct pg_catalog *cat,
                                 const struct pg_bounds *b, const char *anchor);
 
-/* Whether the row is not a usual one: a usual read has left something of it out, or a
- * large one has met something that a usual one would leave out. */
+/* outrider__read_is_large() of a row. */
 bool outrider__pg_row_is_large(const PGresult *r, int row, int first);
 
 #endif

@@ -14,7 +14,7 @@ _Static_assert(PG_NAME_MAX == OUTBOX_NAME_MAX, "names of tables");
     "has a rule that does something else INSTEAD of " statement ", so no row could be settled; " \
     "DROP RULE"
 
-const struct map_dialect outrider__pg_map_dialect = {
+const struct map_phrases outrider__pg_map_phrases = {
     .row_place = "xmin, cmin, tableoid, ctid",
     .add_unique = "CREATE UNIQUE INDEX CONCURRENTLY ON @table@ (@column@)",
     .forbid_null = "ALTER TABLE @table@ ALTER COLUMN @column@ SET NOT NULL",
@@ -225,7 +225,7 @@ int outrider__pg_table_describe(struct outbox_table *a, const struct pg_catalog 
     (void)snprintf(a->cursor_table, sizeof a->cursor_table, "%s", cat->cursor_table);
     (void)snprintf(a->parked_table, sizeof a->parked_table, "%s", cat->parked_table);
     a->table = (struct map_table){
-        .dialect = &outrider__pg_map_dialect,
+        .phrases = &outrider__pg_map_phrases,
         .name = table_keep(arena, r, 0, C_NAME),
         .quoted = a->outbox,
         .columns = outrider__arena_alloc(arena, (size_t)n * sizeof *a->table.columns),

@@ -133,7 +133,7 @@ static void event_headers(struct strbuf *sql, const struct outbox_table *a, cons
     struct strbuf column;
     outrider__strbuf_init(&column, 512);
     if (a->map.n_headers > 0 && b != NULL) {
-        event_over_joined(sql, a, alias, b, "'!'", "t.h");
+        event_over_joined(sql, a, alias, b, "'" READ_NOT_SENT "'", "t.h");
     } else if (a->map.n_headers > 0) {
         event_joined_headers(sql, a, alias);
     } else if (table_has(a, ROLE_HEADERS)) {
@@ -242,14 +242,4 @@ void outrider__pg_sql_event(struct strbuf *sql, const struct outbox_table *a, co
     sql->failed |= column.failed || size.failed;
     outrider__strbuf_release(&column);
     outrider__strbuf_release(&size);
-}
-
-void outrider__pg_table_complete(const struct outbox_table *a, struct event *e)
-{
-    if (bytes_is_null(e->aggregate_type))
-        e->aggregate_type = bytes_str(a->map.aggregate_type);
-    if (bytes_is_null(e->event_type))
-        e->event_type = bytes_str(a->map.event_type);
-    if (bytes_is_null(e->aggregate_id))
-        e->aggregate_id = BYTES_LIT("");
 }

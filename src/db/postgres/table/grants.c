@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* init: the rights of role outrider_relay on tables that are not ours, column by column. */
+/* init: the rights of role outrider_relay on adopted tables, column by column. */
 #include "postgres/table/table.h"
 #include "postgres/store/store.h"
 
-/* A comment of one line, whatever stands in it. */
-static void remark(struct strbuf *sql, const char *text)
+/* A comment of one line: the text may have line breaks. */
+static void grants_remark(struct strbuf *sql, const char *text)
 {
     strbuf_append_str(sql, "-- ");
     for (const char *p = text; *p != '\0'; p++)
@@ -12,8 +12,8 @@ static void remark(struct strbuf *sql, const char *text)
     strbuf_append_char(sql, '\n');
 }
 
-static void grant(const struct outbox_table *a, const struct pipeline_config *config,
-                  struct strbuf *sql)
+static void grants_of_table(const struct outbox_table *a, const struct pipeline_config *config,
+                            struct strbuf *sql)
 {
     struct map_needs needs;
     const char *prefix = a->is_owned ? "" : "--   ";
@@ -26,8 +26,8 @@ static void grant(const struct outbox_table *a, const struct pipeline_config *co
     strbuf_append_str(sql, ";\n");
 }
 
-/* A table that cannot be understood gets no rights: whoever wants our own tables beside
- * it, or the inbox, gets these all the same. */
+/* A table that cannot be read gets no rights, and that is no error: init also makes our own
+ * tables and the inbox, and a user may want these alone. */
 int outrider__pg_tables_grants(struct pg_store *s, struct strbuf *sql, struct outrider_error *err)
 {
     for (size_t i = 0; i < outrider__pg_tables_count(s); i++) {
@@ -36,9 +36,9 @@ int outrider__pg_tables_grants(struct pg_store *s, struct strbuf *sql, struct ou
         struct outbox_table a = {0};
         outrider__arena_init(&arena, 16384);
         if (outrider__pg_tables_load(s, i, STUDY_FOR_RIGHTS, &arena, &a, &why) < 0)
-            remark(sql, why.message);
+            grants_remark(sql, why.message);
         else if (!a.is_ours)
-            grant(&a, s->config, sql);
+            grants_of_table(&a, s->config, sql);
         outrider__arena_release(&arena);
     }
     return sql->failed ? outrider__fail_nomem(err) : 0;

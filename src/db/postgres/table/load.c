@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Outbox tables as a store loads them: one statement after the other. */
+/* Studies of tables for the commands (common/table_study.h): one query after the other. */
 #include "common/sql.h"
 #include "postgres/store/store.h"
 #include "postgres/table/table.h"

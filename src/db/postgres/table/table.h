@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Outbox tables whose rows carry their state, ours and those that existed
- * before: reading their columns from the catalogue, and what the commands
- * status, dead, cleanup and doctor need of them.
+ * Outbox tables whose rows carry their state (common/outbox_table.h): our own tables of
+ * layout status, and adopted tables. Here are their description from the catalogue, SQL
+ * made from their map, and what the commands status, dead, cleanup and doctor do to them.
  */
 #ifndef POSTGRES_TABLE_H
 #define POSTGRES_TABLE_H
@@ -14,13 +14,13 @@
 #include "core/store.h"
 #include "common/table_study.h"
 
-/* $1: the table's name as the user wrote it. Rows: see table.c. */
+/* $1: the table's name as the user wrote it. Result columns: describe.c. */
 extern const char *const outrider__pg_table_sql;
 /* Takes its rows; strings live in the arena. Without rows: NO_OUTBOX. */
 int outrider__pg_table_describe(struct outbox_table *a, const struct pg_catalog *cat,
                                 const PGresult *r, const char *asked, struct arena *arena,
                                 struct outrider_error *err);
-extern const struct map_dialect outrider__pg_map_dialect;
+extern const struct map_phrases outrider__pg_map_phrases;
 /* The text of a literal that is all of a default ('a', 'a'::text); NULL: it is something else. */
 const char *outrider__pg_default_value(struct arena *arena, const char *sql);
 /* Texts between unit separators; NULL: none. */
@@ -50,11 +50,6 @@ bool outrider__pg_table_has_states(const struct pg_catalog *cat,
 /* One statement that makes outrider_cursor and outrider_parked where they are
  * missing; rights to create tables are needed only then. */
 void outrider__pg_companions_sql(const struct pg_catalog *cat, struct strbuf *sql);
-
-static inline bool table_is_bytes(const struct outbox_table *a, enum column_role role)
-{
-    return table_has(a, role) && a->map.columns[role]->kind == KIND_BYTES;
-}
 
 /* table/dialect.c: how PostgreSQL reads and writes the columns. */
 extern const struct table_dialect outrider__pg_table_dialect;
@@ -92,8 +87,6 @@ void outrider__pg_sql_not_streamed(struct strbuf *sql, const struct outbox_table
 /* Columns EV_SEQ to EV_LARGE. b NULL: whole, whatever their sizes. */
 void outrider__pg_sql_event(struct strbuf *sql, const struct outbox_table *a, const char *alias,
                             const struct pg_bounds *b);
-/* What an event that was read so lacks: see map.h (2). */
-void outrider__pg_table_complete(const struct outbox_table *a, struct event *e);
 /* " ORDER BY ...", oldest first: by the sequence; else by the time, and rows of one time in the
  * order of insertion, as far as the heap tells. alias: of the table itself. */
 void outrider__pg_sql_order(struct strbuf *sql, const struct outbox_table *a, const char *alias);

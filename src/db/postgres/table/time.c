@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times of an adopted table, which may be numbers (map.epoch), and what stands in a
- * column that says nothing. A column is compared with a time of its own form, so that
- * an index on it serves.
+ * Times of an adopted table, which may be numbers (map.epoch), and the value of a column
+ * that says nothing. A statement compares a column with a time of the column's own form,
+ * so that an index on the column serves.
  */
 #include "postgres/table/table.h"
 
@@ -17,7 +17,7 @@ static const struct {
     [EPOCH_NS] = {"-9223372036854775807", "9223372036854775807", "1 microsecond", "1000000000"},
 };
 
-static bool is_number(const struct outbox_table *a, enum column_role role)
+static bool time_is_number(const struct outbox_table *a, enum column_role role)
 {
     return a->map.columns[role]->kind == KIND_INTEGER;
 }
@@ -26,7 +26,7 @@ void outrider__pg_sql_time_of(struct strbuf *sql, const struct outbox_table *a,
                               enum column_role role, const char *value)
 {
     int epoch = a->map.epoch;
-    if (!is_number(a, role))
+    if (!time_is_number(a, role))
         outrider__strbuf_appendf(sql, "%s::timestamptz", value);
     else
         outrider__strbuf_appendf(sql,
@@ -40,7 +40,7 @@ void outrider__pg_sql_time_of(struct strbuf *sql, const struct outbox_table *a,
 void outrider__pg_sql_stamp(struct strbuf *sql, const struct outbox_table *a, enum column_role role,
                             const char *when)
 {
-    if (!is_number(a, role))
+    if (!time_is_number(a, role))
         strbuf_append_str(sql, when);
     else
         outrider__strbuf_appendf(sql, "floor(extract(epoch FROM (%s)) * %s)::int8", when,

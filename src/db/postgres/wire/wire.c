@@ -9,6 +9,7 @@
 
 #include "base/hex.h"
 #include "base/uuid.h"
+#include "common/bounded_read.h"
 
 #define EPOCH_2000_US 946684800000000LL
 #define ARGS_CAP ((size_t)1 << 30)
@@ -322,33 +323,11 @@ static bool has_bytes(const PGresult *r, int first)
            PQftype(r, first + EV_TOPIC) == PG_BYTEA;
 }
 
-/* "headers 1048588": what the server says of a column that it did not send in whole. */
-static void note_large(struct event *e, const PGresult *r, int row, int col)
-{
-    static const char *const names[] = {"id",      "aggregate_type", "aggregate_id", "event_type",
-                                        "headers", "topic",          "partition_key"};
-    const char *text = outrider__pg_get_str(r, row, col), *space = strchr(text, ' ');
-    if (PQgetisnull(r, row, col) || space == NULL)
-        return;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(text, names[i], (size_t)(space - text)) == 0)
-            outrider__event_too_large(e, names[i], strtoull(space, NULL, 10));
-}
-
-/* Of a text that is above its bound after all: its beginning. */
-static struct bytes bound(struct event *e, const char *name, struct bytes text, bool is_bytes,
-                          size_t most)
-{
-    if (text.len <= most)
-        return text;
-    outrider__event_too_large(e, name, text.len);
-    return is_bytes ? outrider__bytes_cut(text) : outrider__text_cut(text);
-}
-
 static struct bytes bounded_text(struct event *e, const char *name, const PGresult *r, int row,
                                  int col, size_t most, char **at)
 {
-    return bound(e, name, text_of(r, row, col, at), PQftype(r, col) == PG_BYTEA, most);
+    return outrider__read_bound_text(e, name, text_of(r, row, col, at), PQftype(r, col) == PG_BYTEA,
+                                     most);
 }
 
 static void set_headers(struct event *e, const PGresult *r, int row, int col, char **at,
@@ -357,7 +336,8 @@ static void set_headers(struct event *e, const PGresult *r, int row, int col, ch
     size_t len = (size_t)PQgetlength(r, row, col);
     if (len > max->headers + 1) /* jsonb has a byte before its text */
         outrider__event_too_large(e, "headers", len);
-    else if (!e->is_oversize || !bytes_eq(outrider__pg_get_bytes(r, row, col), BYTES_LIT("!")))
+    else if (!e->is_oversize ||
+             !bytes_eq(outrider__pg_get_bytes(r, row, col), BYTES_LIT(READ_NOT_SENT)))
         e->headers = text_of(r, row, col, at);
 }
 
@@ -406,7 +386,7 @@ struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int 
     char *at = outrider__arena_alloc(&b->arena, row_room(r, row, first, max));
     if (at == NULL)
         return NULL;
-    note_large(e, r, row, first + EV_LARGE);
+    outrider__read_note_large(e, outrider__pg_get_str(r, row, first + EV_LARGE));
     e->seq = outrider__pg_get_int(r, row, first + EV_SEQ, 0);
     e->id = bounded_text(e, "id", r, row, first + EV_ID, max->id, &at);
     e->aggregate_type =
@@ -457,7 +437,7 @@ static void read_stored(struct event *e, const struct stored *s, const struct ev
     if (len >= 0)
         s->value->len = (size_t)len;
     if (s->value != &e->headers) {
-        *s->value = bound(e, s->name, *s->value, len >= 0, max->text);
+        *s->value = outrider__read_bound_text(e, s->name, *s->value, len >= 0, max->text);
     } else if (e->headers.len > max->headers) {
         outrider__event_too_large(e, "headers", e->headers.len);
         e->headers = BYTES_NULL;
