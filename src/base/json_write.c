@@ -77,12 +77,13 @@ char *outrider__json_put_escaped(char *p, struct bytes utf8)
 /* (2) */
 static char *put_ascii(char *p, struct bytes b)
 {
+    static const char replacement[] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
     for (size_t i = 0; i < b.len; i++) {
         if ((unsigned char)b.data[i] < 0x80) {
             p = outrider__json_put_escaped(p, bytes_of(b.data + i, 1));
         } else {
-            memcpy(p, "\xef\xbf\xbd", 3);
-            p += 3;
+            memcpy(p, replacement, sizeof replacement);
+            p += sizeof replacement;
         }
     }
     return p;

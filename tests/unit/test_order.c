@@ -56,6 +56,7 @@ struct world {
     bool pauses, refuses, disconnects;
     bool may_report;
     size_t n_reported;
+    const struct answer *answer; /* of the last report */
 };
 
 static unsigned chance(struct world *w, unsigned n)
@@ -91,6 +92,7 @@ static void on_reported(void *ctx, struct delivery *d, const struct sink_report 
     assert_int_equal(++i->n_reports, i->n_submits); /* (5) */
     assert_true((report->why == NULL) == (result == SINK_DELIVERED));
     w->n_reported++;
+    w->answer = report->answer;
     if (result == SINK_DEAD) {
         assert_true(i->is_poison); /* (7): nobody is blamed for another one's fault */
         i->place = DEAD;
@@ -496,6 +498,32 @@ a_lane_that_holds_messages_stays_behind_them_when_its_group_becomes_careful(void
     free(w);
 }
 
+static void an_answer_comes_with_a_decision_and_with_nothing_else(void **state)
+{
+    struct world *w = malloc(sizeof *w);
+    const struct answer answer = {.status = 200};
+    struct order_verdict v = {.result = SINK_DELIVERED, .answer = &answer};
+    (void)state;
+    assert_non_null(w);
+    start(w, 1);
+    w->is_gapless = false;
+    outrider__fail(&v.why, OUTRIDER_REJECTED, OUTRIDER_RETRY, "as the broker says");
+    w->may_report = true;
+    (void)submit_next(w, 0);
+    (void)outrider__order_returned(&w->order, take_flight(w, 0), &v);
+    assert_ptr_equal(w->answer, &answer);
+    v.result = SINK_DOWN;
+    (void)submit_next(w, 0);
+    (void)outrider__order_returned(&w->order, take_flight(w, 0), &v);
+    assert_null(w->answer);
+    v.result = SINK_RETRY;
+    (void)submit_next(w, 0);
+    (void)outrider__order_returned(&w->order, take_flight(w, 0), &v);
+    assert_ptr_equal(w->answer, &answer);
+    finish(w);
+    free(w);
+}
+
 static void a_message_without_key_and_partition_is_in_no_lane(void **state)
 {
     struct world *w = malloc(sizeof *w);
@@ -549,6 +577,7 @@ int main(void)
         cmocka_unit_test(the_culprit_of_a_rejected_batch_is_found_and_nobody_else_is_blamed),
         cmocka_unit_test(
             a_lane_that_holds_messages_stays_behind_them_when_its_group_becomes_careful),
+        cmocka_unit_test(an_answer_comes_with_a_decision_and_with_nothing_else),
         cmocka_unit_test(a_message_without_key_and_partition_is_in_no_lane),
         cmocka_unit_test(a_transaction_is_tried_one_by_one_until_the_culprit_is_found),
         cmocka_unit_test(random_histories_keep_every_lane_in_order_and_lose_nothing),

@@ -349,12 +349,25 @@ static void group_take_care(const struct order *o, struct order_group *g, enum o
         g->window = 1;
 }
 
-static void order_delivered(const struct order *o, const struct order_message *m)
+static void order_report(const struct order *o, const struct order_message *m,
+                         enum sink_result result, const struct order_verdict *v)
+{
+    bool is_decided = result == SINK_DELIVERED || result == SINK_RETRY || result == SINK_DEAD;
+    struct sink_report report = {
+        .result = result,
+        .why = result == SINK_DELIVERED ? NULL : &v->why,
+        .answer = is_decided && v != NULL ? v->answer : NULL,
+    };
+    o->sink->reported(o->sink->reported_ctx, m->d, &report);
+}
+
+static void order_delivered(const struct order *o, const struct order_message *m,
+                            const struct order_verdict *v)
 {
     struct order_group *g = m->group;
     if (g->is_careful && g->window < WINDOW_MAX && !o->is_atomic)
         g->window *= 2;
-    sink_report(o->sink, m->d, SINK_DELIVERED, NULL);
+    order_report(o, m, SINK_DELIVERED, v);
 }
 
 static enum sink_result order_failed(const struct order *o, struct order_message *m,
@@ -373,7 +386,7 @@ static enum sink_result order_failed(const struct order *o, struct order_message
     if (o->is_atomic && m->is_alone && (result == SINK_RETRY || result == SINK_DEAD))
         g->is_careful =
             false; /* the culprit is found, and the next transaction has a fresh start */
-    sink_report(o->sink, m->d, result, &v->why);
+    order_report(o, m, result, v);
     return result;
 }
 
@@ -385,8 +398,8 @@ enum sink_result outrider__order_returned(struct order *o, struct order_message 
     g->n_out--;
     if (m->lane != NULL)
         m->lane->n_out--;
-    if (verdict == NULL)
-        order_delivered(o, m);
+    if (verdict == NULL || verdict->result == SINK_DELIVERED)
+        order_delivered(o, m, verdict);
     else
         result = order_failed(o, m, verdict);
     lane_advance(o, m->lane);

@@ -101,9 +101,10 @@ enum order_blame {
 };
 
 struct order_verdict {
-    enum sink_result result; /* anything but DELIVERED */
-    enum order_blame blame;
-    struct outrider_error why;
+    enum sink_result result;
+    enum order_blame blame;      /* of DELIVERED: MESSAGE */
+    struct outrider_error why;   /* of anything but DELIVERED */
+    const struct answer *answer; /* the receiver's, or NULL: (13) of core/sink.h */
 };
 
 struct order_ops {
@@ -145,8 +146,8 @@ int outrider__order_submit(struct order *o, struct order_group *g, struct delive
 /* Takes the delivery and judges it unsent; g may be NULL. -1: out of memory, not taken. */
 int outrider__order_reject(struct order *o, struct order_group *g, struct delivery *d,
                            enum sink_result result, const struct outrider_error *why);
-/* A message that was in flight is back; verdict NULL: the broker has it. Reports it, sends
- * what may go now, and frees the message. Returns what was reported. */
+/* A message that was in flight is back; verdict NULL: DELIVERED, without an answer. Reports
+ * the message, sends what may go now, and frees the message. Returns what was reported. */
 enum sink_result outrider__order_returned(struct order *o, struct order_message *m,
                                           const struct order_verdict *verdict);
 /* Ends a pause. */

@@ -29,10 +29,10 @@
 #define CLOSE_US 300000
 #define CLOSE_STEP_MS 5
 #define STEP_MS 100
-/* Producers that have not ended are few, or something is wrong for good. */
+/* More producers than this that do not end: something is wrong for good. */
 #define ENDINGS_MAX 8
 
-/* Guards those that are left to the thread. */
+/* Guards the producers that are left to the thread. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct kafka_end *endings;
 static size_t n_endings;
@@ -138,7 +138,7 @@ static void end_destroy(struct kafka_end *e)
         (void)rd_kafka_purge(e->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
                                         RD_KAFKA_PURGE_F_NON_BLOCKING);
     rd_kafka_queue_destroy(e->queue);
-    /* Joins its threads: none of them reads a payload any more behind this. */
+    /* Joins the producer's threads: after this call no thread reads a payload. */
     rd_kafka_destroy(e->rk);
     outrider__kafka_end_free(e);
 }
@@ -191,7 +191,7 @@ static void end_leave_to_thread(struct kafka_end *e)
         (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        /* Without a thread it stays until the next one begins. */
+        /* Without a thread the producer stays until a thread begins for the next one. */
         has_thread = pthread_create(&thread, &attr, end_work, e) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         pthread_attr_destroy(&attr);

@@ -20,14 +20,14 @@
 
 #include "base/failpoint.h"
 
-/* A call of librdkafka is made again after this: until then nobody can end the thread. */
+/* How long one call of librdkafka may block. The thread can end only between two calls. */
 #define STEP_MS 100
-/* The broker has committed when it says so, and then writes that into each partition. Who
- * asks for the next transaction meanwhile is refused, and librdkafka asks again after 20 ms. */
+/* After a commit the broker writes the end of the transaction into each partition. Meanwhile
+ * it refuses the next transaction, and librdkafka asks again only after 20 ms. */
 #define REST_US 2000
-/* A job that takes longer is told as an outage. */
+/* A job that takes longer than this is an outage. */
 #define TROUBLE_US 3000000
-/* So many transactions in a row may fail and nobody be blamed. */
+/* Give up after this many consecutive aborts without a culprit. */
 #define BLANKS_MAX 5
 
 int outrider__kafka_exact_conf(const struct kafka_sink *k, rd_kafka_conf_t *conf,
@@ -61,7 +61,7 @@ bool outrider__kafka_exact_is_closing(struct kafka_exact *x)
     return is_closing;
 }
 
-/* Why it takes so long; for people. */
+/* Keeps the reason why a job takes long; for people. */
 void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text)
 {
     pthread_mutex_lock(&x->mutex);
@@ -69,7 +69,7 @@ void outrider__kafka_exact_trouble(struct kafka_exact *x, const char *text)
     pthread_mutex_unlock(&x->mutex);
 }
 
-/* Then every transaction fails, whatever librdkafka says of it: none goes without. */
+/* Without the right to write progress every transaction fails, because each one writes it. */
 static bool exact_is_progress_denied(struct kafka_exact *x)
 {
     pthread_mutex_lock(&x->end->mutex);
@@ -108,7 +108,7 @@ int outrider__kafka_exact_fail(struct kafka_exact *x, rd_kafka_resp_err_t code, 
     return -1;
 }
 
-/* Makes the call until it has an answer. */
+/* Repeats the call until librdkafka has an answer. */
 static int exact_call(struct kafka_exact *x, rd_kafka_error_t *(*step)(rd_kafka_t *, int),
                       const char *what, struct outrider_error *err)
 {
@@ -187,7 +187,7 @@ static void *exact_work(void *arg)
             x->error = err;
         x->is_done = true;
         if (write(x->event_fd, &one, sizeof one) < 0)
-            x->is_done = true; /* the counter is full: somebody is about to look anyway */
+            x->is_done = true; /* the counter is full, so the descriptor is readable already */
     }
     pthread_mutex_unlock(&x->mutex);
     return NULL;
@@ -322,7 +322,7 @@ void outrider__kafka_exact_seal(struct sink *s, struct commit_mark progress, str
     k->now = now;
     x->next = progress;
     (void)FAILPOINT("kafka.before_progress");
-    /* If there is no room, or something failed: commit() sees to it, or nobody. */
+    /* If the producer has no room now, commit() writes the progress. */
     x->is_marked = exact_write_progress(k) == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
@@ -348,7 +348,7 @@ void outrider__kafka_exact_abort(struct sink *s, struct instant now)
     s->wake_us = now.mono_us;
 }
 
-/* The transaction is gone. If no record was to blame, a topic may be. */
+/* The transaction is aborted. If no message was the culprit, a topic may be. */
 static int exact_aborted(struct kafka_sink *k, struct outrider_error *err)
 {
     struct kafka_exact *x = &k->exact;

@@ -46,6 +46,7 @@ static void flow_judge(const struct kafka_verdict *v, rd_kafka_resp_err_t err,
 {
     ret_verdict->result = v->result;
     ret_verdict->blame = flow_blame(v, err);
+    ret_verdict->answer = NULL;
     outrider__kafka_explain(v, err, t->name, &ret_verdict->why);
 }
 

@@ -46,10 +46,10 @@ struct kafka_verdict {
     const char *text; /* what it is and the way out, or NULL: librdkafka's own words */
 };
 
-/* Never NULL: what is not in the table is worth another try. */
+/* Never NULL: an error that is not in the table is worth another try. */
 const struct kafka_verdict *outrider__kafka_verdict(rd_kafka_resp_err_t err);
 const struct kafka_verdict *outrider__kafka_verdicts(size_t *ret_n);
-/* Fills err with what the verdict says of the topic. */
+/* Fills *ret_why with what the verdict says of the topic. */
 void outrider__kafka_explain(const struct kafka_verdict *v, rd_kafka_resp_err_t err,
                              const char *topic, struct outrider_error *ret_why);
 /* Why there is no connection, in librdkafka's words or in plainer ones. */
@@ -198,12 +198,12 @@ int outrider__kafka_producer_open(struct kafka_sink *k, struct kafka_producer *s
 /* Ends the producer and everything in it; nothing of it is reported. One that has a
  * commit under way may end later, on a thread of its own (kafka/end.c). */
 void outrider__kafka_producer_close(struct kafka_sink *k, struct kafka_producer *s);
-/* Takes one kind of news: errors of the client as a whole. */
+/* Takes an error of the client as a whole. */
 int outrider__kafka_producer_error(struct kafka_sink *k, struct kafka_producer *s,
                                    rd_kafka_resp_err_t error, const char *text,
                                    struct outrider_error *err);
-/* Begins a new producer where one is at its end, says what is in the way, and
- * sets the time of the next look. */
+/* Replaces a producer that is at its end, sets base.trouble where nothing moves, and sets
+ * the time of the next look. */
 int outrider__kafka_producers_check(struct kafka_sink *k, struct outrider_error *err);
 
 /* kafka/flow.c */
