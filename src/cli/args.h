@@ -69,6 +69,8 @@ enum flag_id {
     F_JSON,
     F_FROM_SLOT,
     F_OFFSET,
+    F_PROGRESS,
+    F_FORGET_INTENT,
     F_RENDER
 };
 

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/url.h"
 #include "base/words.h"
 #include "cli/out.h"
+#include "cli/secrets.h"
 
 void outrider__cli_say(const char *fmt, ...)
 {
@@ -70,41 +70,6 @@ int outrider__cli_flush(int code)
     return code == CLI_DONE || code == CLI_PARKED ? CLI_FAILED : code;
 }
 
-/*
- * Every user of the machine can read a command line in ps(1). Overwrites, in
- * place, URLs that hold a secret with their redacted form. Only effective
- * where argv is the process's own; the caller has copied it before.
- */
-static void hide_secrets(char *arg, struct arena *arena)
-{
-    struct bytes shown;
-    char *equals = strchr(arg, '=');
-    /* --set sink.kafka.sasl.password=... and --set 'sink.kafka={sasl.password: ...}', of
-     * whatever option: the name says that the value is a secret. */
-    if (equals != NULL && strstr(arg, "://") == NULL && outrider__name_is_secret(bytes_str(arg))) {
-        memset(equals + 1, '*', strlen(equals + 1));
-        return;
-    }
-    char *colon = strchr(arg, ':'), *start = arg;
-    if (colon == NULL)
-        return;
-    /* --from=URL and key=URL: the URL begins behind the last "=" before its colon. */
-    for (char *p = arg; p < colon; p++) {
-        if (*p == '=')
-            start = p + 1;
-    }
-    size_t len = strlen(start);
-    if (outrider__url_redact(bytes_of(start, len), arena, &shown) < 0) {
-        memset(start, 'x', len);
-        return;
-    }
-    if (bytes_eq(shown, bytes_of(start, len)))
-        return;
-    size_t keep = shown.len < len ? shown.len : len;
-    memcpy(start, shown.data, keep);
-    memset(start + keep, 0, len - keep);
-}
-
 /* Copies of the arguments, in the arena; the originals then lose their secrets. */
 static char **take_argv(int argc, char **argv, struct arena *arena)
 {
@@ -120,7 +85,7 @@ static char **take_argv(int argc, char **argv, struct arena *arena)
     }
     copy[argc] = NULL;
     for (int i = 1; i < argc; i++)
-        hide_secrets(argv[i], arena);
+        outrider__hide_secrets(argv[i], arena);
     return copy;
 }
 

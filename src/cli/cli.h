@@ -64,12 +64,18 @@ typedef int store_work(const struct args *a, const struct pipeline_config *c, st
                        struct outrider_error *err);
 int outrider__with_store(const struct args *a, store_work *work);
 
+/* What a command did to a pipeline, as text or, with --json, as an object. */
+#define REPORT_CAP ((size_t)1 << 16)
+int outrider__report_print(const struct args *a, const struct pipeline_config *c,
+                           const struct strbuf *report, struct outrider_error *err);
+
 int outrider__cmd_check(const struct args *a);
 int outrider__cmd_cleanup(const struct args *a);
 int outrider__cmd_dead(const struct args *a);
 int outrider__cmd_doctor(const struct args *a);
 int outrider__cmd_help(const struct args *a);
 int outrider__cmd_init(const struct args *a);
+int outrider__cmd_pipeline(const struct args *a);
 int outrider__cmd_put(const struct args *a);
 int outrider__cmd_relay(const struct args *a);
 int outrider__cmd_replay(const struct args *a);

@@ -9,14 +9,12 @@
 #include "cli/lines.h"
 #include "cli/out.h"
 
-#define REPORT_CAP ((size_t)1 << 16)
-
 static int has_none(const struct store *s, const struct pipeline_config *c,
                     struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                          "%s has no replication slots; pipeline '%s' needs none", s->description,
-                          c->name);
+                          "%s has no replication slots; pipeline '%s' needs none",
+                          s->description, c->name);
 }
 
 static int drop_slot(const struct args *a, const struct pipeline_config *c, struct store *s,
@@ -24,17 +22,18 @@ static int drop_slot(const struct args *a, const struct pipeline_config *c, stru
 {
     struct strbuf report;
     (void)a;
-    if (s->ops->slot_drop == NULL)
+    if (s->ops->stream_drop == NULL)
         return has_none(s, c, err);
     outrider__strbuf_init(&report, REPORT_CAP);
-    int r = s->ops->slot_drop(s, &report, err);
+    int r = s->ops->stream_drop(s, &report, err);
     if (r == 0)
         printf("%s", strbuf_cstr(&report));
     outrider__strbuf_release(&report);
     return r;
 }
 
-static int read_offset(const char *path, struct slot_offset *ret_offset, struct outrider_error *err)
+static int read_offset(const char *path, struct stream_offset *ret_offset,
+                       struct outrider_error *err)
 {
     char *data = NULL;
     size_t len = 0;
@@ -49,17 +48,17 @@ static int adopt_slot(const struct args *a, const struct pipeline_config *c, str
                       struct outrider_error *err)
 {
     const char *path = outrider__args_text(a, F_OFFSET);
-    struct slot_offset offset;
-    struct slot_adoption o = {.from = outrider__args_text(a, F_FROM_SLOT)};
+    struct stream_offset offset;
+    struct stream_adoption o = {.from = outrider__args_text(a, F_FROM_SLOT)};
     struct strbuf report;
-    if (s->ops->slot_adopt == NULL)
+    if (s->ops->stream_adopt == NULL)
         return has_none(s, c, err);
     if (path != NULL && read_offset(path, &offset, err) < 0)
         return -1;
     if (path != NULL)
         o.offset = &offset;
     outrider__strbuf_init(&report, REPORT_CAP);
-    int r = s->ops->slot_adopt(s, &o, &report, err);
+    int r = s->ops->stream_adopt(s, &o, &report, err);
     if (r == 0)
         printf("%s", strbuf_cstr(&report));
     outrider__strbuf_release(&report);

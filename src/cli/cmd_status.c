@@ -36,11 +36,11 @@ static int64_t lag_of(const struct store_status *st)
     return st->head > st->position ? st->head - st->position : 0;
 }
 
-static void json_slot(struct json_out *j, const struct slot_status *o)
+static void json_stream(struct json_out *j, const struct stream_status *o)
 {
     if (o->name[0] == '\0')
         return;
-    outrider__jout_open(j, "slot", '{');
+    outrider__jout_open(j, o->word, '{');
     outrider__jout_text(j, "name", o->name);
     outrider__jout_bool(j, "exists", o->exists);
     outrider__jout_bool(j, "active", o->is_active);
@@ -79,7 +79,7 @@ static void json_row(struct json_out *j, const struct store_status *st, int64_t 
     outrider__jout_int(j, "skipped_total", (int64_t)st->skipped_total);
     outrider__jout_int(j, "dead_total", (int64_t)st->dead_total);
     outrider__jout_time(j, "settled_at", st->settled_at_us);
-    json_slot(j, &st->slot);
+    json_stream(j, &st->stream);
     outrider__jout_close(j);
 }
 
@@ -154,16 +154,16 @@ static void size_of(int64_t bytes, char *ret_text, size_t size)
     snprintf(ret_text, size, "%.0f %s", value, units[i]);
 }
 
-/* The server gives a slot up when its limit is reached: told well before. */
-static void print_slots(const struct rows *rows)
+/* The server gives up what it keeps when a limit is reached: told well before. */
+static void print_streams(const struct rows *rows)
 {
     for (size_t i = 0; i < rows->n; i++) {
-        const struct slot_status *o = &rows->items[i].slot;
+        const struct stream_status *o = &rows->items[i].stream;
         char retained[32], lag[32], left[32], seconds[40] = "";
         if (o->name[0] == '\0')
             continue;
         if (o->is_lost) {
-            printf("slot %s: %sLOST%s: run outrider resync --name %s\n", o->name,
+            printf("%s %s: %sLOST%s: run outrider resync --name %s\n", o->word, o->name,
                    outrider__colour(1, COLOUR_RED), outrider__colour_end(1),
                    rows->items[i].pipeline);
             continue;
@@ -172,15 +172,14 @@ static void print_slots(const struct rows *rows)
         size_of(o->lag_bytes, lag, sizeof(lag));
         if (o->lag_us >= 0)
             snprintf(seconds, sizeof(seconds), ", %" PRId64 " s", o->lag_us / 1000000);
-        printf("slot %s: %s, confirmed %s, behind by %s%s, the server keeps %s\n", o->name,
+        printf("%s %s: %s, confirmed %s, behind by %s%s, the server keeps %s\n", o->word, o->name,
                o->is_active ? "active" : "not active", o->confirmed[0] ? o->confirmed : "-", lag,
                seconds, retained);
         if (o->left_bytes < 0 || o->left_bytes > o->retained_bytes)
             continue;
         size_of(o->left_bytes, left, sizeof(left));
-        printf("slot %s: %sWARNING%s: the server gives it up after another %s "
-               "(max_slot_wal_keep_size)\n",
-               o->name, outrider__colour(1, COLOUR_RED), outrider__colour_end(1), left);
+        printf("%s %s: %sWARNING%s: the server gives it up after another %s (%s)\n", o->word,
+               o->name, outrider__colour(1, COLOUR_RED), outrider__colour_end(1), left, o->limit);
     }
 }
 
@@ -221,7 +220,7 @@ static int show(const struct args *a, const struct pipeline_config *c, struct st
         outrider__cli_say("no pipeline has run on %s yet", s->description);
     else if (r == 0) {
         print_table(&rows);
-        print_slots(&rows);
+        print_streams(&rows);
         print_uncovered(&rows);
         print_ahead(&rows);
     }

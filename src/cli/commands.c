@@ -5,11 +5,11 @@
  */
 #include "cli/cli.h"
 
-#define PIPELINE_COMMANDS "init put relay status dead replay cleanup resync slot doctor"
+#define PIPELINE_COMMANDS "init put relay status dead replay cleanup resync pipeline slot doctor"
 
 static const struct flag flags[] = {
     {F_DB, .name = "db", .alias = "from", .kind = FLAG_URL, .value = "URL",
-     .commands = "init put status dead replay cleanup resync",
+     .commands = "init put status dead replay cleanup resync pipeline",
      .text = "The database, for example sqlite:shop.db (--from is the same)."},
     {F_DB, .name = "db", .kind = FLAG_URL, .value = "URL", .commands = "slot",
      .text = "The database, for example postgresql://relay@db/shop."},
@@ -21,7 +21,8 @@ static const struct flag flags[] = {
     {F_DB, .name = "from", .alias = "db", .kind = FLAG_URL, .value = "URL",
      .commands = "relay doctor check",
      .text = "The database to read from, for example sqlite:shop.db (--db is the same)."},
-    {F_TO, .name = "to", .kind = FLAG_URL, .value = "URL", .commands = "relay replay doctor check",
+    {F_TO, .name = "to", .kind = FLAG_URL, .value = "URL",
+     .commands = "relay replay pipeline doctor check",
      .text = "Where events go: file:DIR, kafka://HOST:PORT, stdout: or null:."},
     {F_NAME, .name = "name", .kind = FLAG_TEXT, .value = "NAME",
      .commands = PIPELINE_COMMANDS " check",
@@ -29,14 +30,14 @@ static const struct flag flags[] = {
     {F_CONFIG, .name = "config", .letter = 'c', .kind = FLAG_FILE, .value = "FILE",
      .commands = PIPELINE_COMMANDS " check", .text = "A configuration file; flags override it."},
     {F_DEBEZIUM, .name = "debezium", .kind = FLAG_FILE, .value = "FILE",
-     .commands = "relay status dead cleanup resync slot doctor check",
+     .commands = "relay status dead cleanup resync pipeline slot doctor check",
      .text =
          "A Debezium outbox connector's configuration (JSON), run as it is; flags override it."},
     {F_SET, .name = "set", .kind = FLAG_PAIR, .value = "KEY=VALUE", .repeats = true,
      .commands = PIPELINE_COMMANDS " check",
      .text = "Sets an option of the pipeline: --set retry.max_attempts=3."},
     {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
-     .commands = "put relay doctor status dead cleanup replay resync slot",
+     .commands = "put relay doctor status dead cleanup replay resync pipeline slot",
      .text = "The outbox table (\"outbox\" if not given)."},
     {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
      .commands = "init",
@@ -113,6 +114,16 @@ static const struct flag flags[] = {
     {F_FROM_SEQ, .name = "from-seq", .kind = FLAG_NUMBER, .value = "N", .min = 1,
      .commands = "replay", .text = "Events from this sequence number on."},
 
+    {F_PROGRESS, .name = "progress", .kind = FLAG_TEXT, .value = "NUMBER:STAMP",
+     .commands = "resync",
+     .text = "exactly_once, where the relay says that database and sink do not fit: this was the "
+             "sink's last transaction of the pipeline (0: there was none). The relay's message "
+             "has the value. Changes nothing else."},
+    {F_FORGET_INTENT, .name = "forget-intent", .kind = FLAG_SWITCH, .commands = "resync",
+     .text = "exactly_once was left, or the pipeline has other tables now: forget the last "
+             "transaction, of which nobody knows whether it was committed. Its events may be "
+             "published twice. Changes nothing else."},
+
     {F_RETENTION, .name = "retention", .kind = FLAG_DURATION, .value = "AGE", .commands = "cleanup",
      .text = "Remove settled events older than this (default: the option "
              "cleanup.retention). 0 is refused, because there it means for ever."},
@@ -122,7 +133,7 @@ static const struct flag flags[] = {
      .choices = "man|completion|commands|options|sample", .hidden = true, .commands = "help",
      .text = "Render a page that is kept in the source tree."},
     {F_JSON, .name = "json", .kind = FLAG_SWITCH,
-     .commands = "put status dead cleanup resync doctor check version",
+     .commands = "put status dead cleanup resync pipeline doctor check version",
      .text = "Output for programs; stable."},
     {F_HELP, .name = "help", .letter = 'h', .kind = FLAG_SWITCH, .commands = "*",
      .text = "This text."},
@@ -216,13 +227,28 @@ static const struct command commands[] = {
      .examples = "outrider cleanup --db sqlite:shop.db --retention 7d",
      .run = outrider__cmd_cleanup},
     {.name = "resync",
-     .usage = "--db URL [--name NAME]",
+     .usage = "--db URL [--name NAME]\n"
+              "--db URL [--name NAME] --progress NUMBER:STAMP|--forget-intent",
      .summary = "set a pipeline right after its outbox was restored or emptied",
      .text = "When the history of an outbox was rewritten (a restore, a table emptied by hand) the "
              "relay stops rather than guess. This command looks at what the table still holds and "
-             "moves the pipeline there; it may deliver events again, and says what it did.",
+             "moves the pipeline there; it may deliver events again, and says what it did. With "
+             "--progress or --forget-intent it decides instead what became of the last "
+             "transaction of exactly_once, where a relay says that only a person can.",
      .examples = "outrider resync --db sqlite:shop.db --name orders",
      .run = outrider__cmd_resync},
+    {.name = "pipeline",
+     .operands = "move",
+     .words = "move",
+     .max_operands = 1,
+     .usage = "move --to URL --db URL [--name NAME]",
+     .summary = "let a pipeline go on to another sink",
+     .text = "A pipeline remembers its sink, and a relay with another one stops: two sinks would "
+             "each get a part of the events. move makes the new sink the pipeline's: the next "
+             "relay delivers there what is not delivered yet. What the old sink has got is not "
+             "copied (see replay). Stop the pipeline's relays first.",
+     .examples = "outrider pipeline move --db sqlite:shop.db --name orders --to file:/srv/events",
+     .run = outrider__cmd_pipeline},
     {.name = "slot",
      .operands = "drop|adopt",
      .words = "drop|adopt",

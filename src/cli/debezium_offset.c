@@ -76,11 +76,11 @@ static int check_snapshot(struct bytes offset, struct outrider_error *err)
                           "come to its end first");
 }
 
-int outrider__debezium_offset(struct bytes json, struct slot_offset *ret_offset,
+int outrider__debezium_offset(struct bytes json, struct stream_offset *ret_offset,
                               struct outrider_error *err)
 {
     struct json_members m;
-    struct slot_offset o = {0};
+    struct stream_offset o = {0};
     struct bytes offset = json;
     uint64_t xid = 0;
     if (outrider__json_members_begin(&m, json) < 0)

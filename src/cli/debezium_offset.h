@@ -18,7 +18,7 @@
 
 #define DEBEZIUM_OFFSET_MAX 65536
 
-int outrider__debezium_offset(struct bytes json, struct slot_offset *ret_offset,
+int outrider__debezium_offset(struct bytes json, struct stream_offset *ret_offset,
                               struct outrider_error *err);
 
 #endif

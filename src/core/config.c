@@ -24,33 +24,15 @@ int outrider__config_init(struct pipeline_config *c, struct arena *arena, const 
     return 0;
 }
 
-/* "a.map.linger.ms": the map a.map, of which linger.ms is an item. */
-static const struct option *find_map(struct bytes name, struct bytes *ret_item)
-{
-    for (size_t i = 1; i + 1 < name.len; i++) {
-        if (name.data[i] != '.')
-            continue;
-        const struct option *o = outrider__option_find(bytes_of(name.data, i));
-        if (o != NULL && o->type == OPTION_MAP) {
-            *ret_item = bytes_of(name.data + i + 1, name.len - i - 1);
-            return o;
-        }
-    }
-    return NULL;
-}
-
 int outrider__config_set(struct pipeline_config *c, struct bytes name, struct bytes value,
                          struct outrider_error *err)
 {
-    const struct option *o = outrider__option_find(name);
-    struct bytes item;
-    if (o == NULL) {
-        o = find_map(name, &item);
-        if (o == NULL)
-            return outrider__option_unknown(name, err);
-        return outrider__value_put(o, c, c->arena, item, value, err);
-    }
-    return outrider__value_set(o, c, c->arena, value, err);
+    struct bytes item = BYTES_NULL;
+    const struct option *o = outrider__option_resolve(name, &item);
+    if (o == NULL)
+        return outrider__option_unknown(name, err);
+    return item.len > 0 ? outrider__value_put(o, c, c->arena, item, value, err)
+                        : outrider__value_set(o, c, c->arena, value, err);
 }
 
 void outrider__config_clear(struct pipeline_config *c, const struct option *o)

@@ -313,7 +313,7 @@ int outrider__intent_read(struct bytes body, struct batch *ret_batch, struct byt
         return r.is_out_of_memory
                    ? outrider__fail_nomem(err)
                    : outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
-                                    "the intent in outrider_intent cannot be read: it was made by "
+                                    "the intent of exactly_once cannot be read: it was made by "
                                     "another version, or changed by somebody");
     }
     b.is_parked = is_parked;

@@ -163,6 +163,21 @@ const struct option *outrider__option_find(struct bytes name)
     return found;
 }
 
+const struct option *outrider__option_resolve(struct bytes name, struct bytes *ret_item)
+{
+    const struct option *o = outrider__option_find(name);
+    for (size_t i = 1; o == NULL && i + 1 < name.len; i++) {
+        if (name.data[i] != '.')
+            continue;
+        const struct option *map = outrider__option_find(bytes_of(name.data, i));
+        if (map == NULL || map->type != OPTION_MAP)
+            continue;
+        *ret_item = bytes_of(name.data + i + 1, name.len - i - 1);
+        return map;
+    }
+    return o;
+}
+
 const struct option *outrider__program_option_find(struct bytes name)
 {
     size_t n;

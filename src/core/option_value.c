@@ -211,6 +211,10 @@ static int bad_value(const struct option *o, struct bytes text, struct outrider_
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                            "option '%s' is not %s (SCHEME:...), for example '%s'", o->name,
                            strbuf_cstr(&what), outrider__value_example(o));
+    else if (o->has_secrets)
+        r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                           "option '%s' is not %s, for example '%s'", o->name, strbuf_cstr(&what),
+                           outrider__value_example(o));
     else
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                            "option '%s': '%.*s%s' is not %s, for example '%s'", o->name, shown,
@@ -554,6 +558,11 @@ int outrider__value_get(const struct option *o, const void *base, struct strbuf 
             outrider__strbuf_append(ret_text, shown);
         outrider__arena_release(&arena);
         return r < 0 || ret_text->failed ? -1 : 0;
+    }
+    if (o->has_secrets && o->type == OPTION_STRING) {
+        const char *text = *(const char *const *)((const char *)base + o->offset);
+        strbuf_append_str(ret_text, text != NULL && *text != '\0' ? "***" : "");
+        return ret_text->failed ? -1 : 0;
     }
     value_append(o, base, true, ret_text);
     return ret_text->failed ? -1 : 0;

@@ -41,7 +41,9 @@ struct option {
     double min, max;     /* numbers, sizes (bytes), durations (seconds); max 0: no limit */
     bool reloadable;     /* SIGHUP takes it over */
     bool is_template;    /* ${...} in it is ours: never taken from the environment */
-    bool has_secrets;    /* MAP: values whose names sound secret are shown as *** */
+    /* Never shown, neither by commands nor by ps(1): a MAP's values whose names sound secret;
+     * of any other type, the value. */
+    bool has_secrets;
     /* Optional: whether a string (or a map's value) makes sense; the error
      * speaks of the value only, the caller puts the option's name before it. */
     int (*check)(struct bytes value, struct outrider_error *err);
@@ -61,6 +63,8 @@ const struct option *outrider__core_options(size_t *ret_n);
 const struct adapter_place *outrider__adapter_places(void);
 /* By full name, or by the part behind the section where that is unique. */
 const struct option *outrider__option_find(struct bytes name);
+/* The same, or, for "a.map.NAME", the map that NAME is an item of. */
+const struct option *outrider__option_resolve(struct bytes name, struct bytes *ret_item);
 /* The name that was most likely meant, or NULL; also of a section ("retry"). */
 const char *outrider__option_nearest(struct bytes name);
 /* Whether some option's name begins with "name.". */

@@ -20,8 +20,8 @@ int outrider__relay_check(const struct pipeline_config *config, const struct sou
     if (sink->seal == NULL || sink->commit == NULL || sink->abort == NULL)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "exactly_once needs a sink that has transactions, and %s: has none; "
-                              "use kafka:, or leave exactly_once out and let readers tell "
-                              "duplicates by the event's id",
+                              "choose a sink that has them, or leave exactly_once out and let "
+                              "readers tell duplicates by the event's id",
                               sink->scheme);
     if (!source->keeps_intents)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,

@@ -378,19 +378,19 @@ static void exact_refuse(struct relay *r)
             &err, OUTRIDER_HISTORY, OUTRIDER_STOP,
             "exactly_once: the database's last transaction of pipeline '%s' is %llu, but the sink "
             "knows of none as %.60s: its progress was removed, this is another cluster, or the "
-            "database is a copy; see what was published, then go on with: UPDATE outrider_intent "
-            "SET no = 0, body = NULL WHERE %s",
-            name, ours, r->source->identity, r->source->intent_row);
+            "database is a copy; see what was published, then run: outrider resync --name %s "
+            "--progress 0",
+            name, ours, r->source->identity, name);
     else
         outrider__fail(
             &err, OUTRIDER_HISTORY, OUTRIDER_STOP,
             "exactly_once: the sink's last transaction of pipeline '%s' is %llu, the database's is "
-            "%llu: %s; see what was published, then go on with: UPDATE outrider_intent SET no = "
-            "%llu, stamp = %llu, body = NULL WHERE %s",
+            "%llu: %s; see what was published, then run: outrider resync --name %s --progress "
+            "%llu:%llu",
             name, theirs, ours,
             p.no < s.no ? "the sink has lost some"
                         : "the database was restored, or a copy of it has published",
-            theirs, (unsigned long long)p.stamp, r->source->intent_row);
+            name, theirs, (unsigned long long)p.stamp);
     relay_fail(r, &err);
 }
 

@@ -240,11 +240,11 @@ static void flow_fail_oversize(const struct relay *r, const struct event *e,
                        "payload, or raise source.max_headers and retry the dead letter",
                        e->large_len, (long long)r->config.source.max_headers);
     else
-        outrider__fail(
-            err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
-            "%s of %zu bytes is above %d, the most that it may have: shorten it where the "
-            "dead letter is kept (outrider_parked, or the outbox's row), then retry that",
-            column, e->large_len, OUTRIDER_TEXT_MAX);
+        outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_DEAD,
+                       "%s of %zu bytes is above %d, the most that an event may have: shorten the "
+                       "value in the "
+                       "dead letter's row, then retry the dead letter",
+                       column, e->large_len, OUTRIDER_TEXT_MAX);
 }
 
 int outrider__relay_prepare(struct relay *r, struct event *e, struct outrider_error *err)

@@ -173,7 +173,6 @@ struct source {
     bool is_ending;        /* set by the engine: (9) */
     /* Exactly once only: (10). */
     char identity[512];
-    char intent_row[512]; /* a condition that finds the row in outrider_intent, for people */
     struct commit_mark saved;
     bool has_intent;
 };

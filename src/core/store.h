@@ -14,6 +14,7 @@
 #include "base/strbuf.h"
 #include "core/event.h"
 #include "core/finding.h"
+#include "core/progress.h"
 #include "outrider/event.h"
 
 struct pipeline_config;
@@ -26,13 +27,19 @@ struct init_options {
     bool dry_run;
 };
 
+/* A position in a server's log of changes, as the server writes it: a number of one
+ * kind, or a set of transactions' names that is as long as the server's history is varied. */
+#define STREAM_POSITION_MAX 1024
+
 /* What the server keeps for a pipeline in mode cdc. */
-struct slot_status {
-    char name[64]; /* "": there is none, and none is needed */
+struct stream_status {
+    const char *word;  /* what the server calls it: the key in JSON, and a word for people */
+    const char *limit; /* the server's setting behind left_bytes, or NULL */
+    char name[64];     /* "": there is none, and none is needed */
     bool exists, is_active;
-    bool is_lost;           /* needed, but gone or invalidated */
-    int64_t retained_bytes; /* log that the server keeps for it */
-    char confirmed[24];     /* position up to which all is settled */
+    bool is_lost;                        /* needed, but gone or invalidated */
+    int64_t retained_bytes;              /* log that the server keeps for it */
+    char confirmed[STREAM_POSITION_MAX]; /* position up to which all is settled */
     int64_t lag_bytes;
     int64_t lag_us;     /* -1: not known */
     int64_t left_bytes; /* until the server gives it up; -1: it never does */
@@ -54,7 +61,7 @@ struct store_status {
     uint64_t delivered_total, expired_total, skipped_total, dead_total; /* since init */
     int64_t settled_at_us;                                              /* last settle, 0: never */
     bool is_cdc; /* position and pending are about then: the stream knows better */
-    struct slot_status slot;
+    struct stream_status stream;
 };
 
 struct dead_filter {
@@ -66,7 +73,7 @@ struct dead_filter {
     bool with_parked;       /* list parked and queued ones too */
 };
 
-/* One row of outrider_parked, borrowed for the duration of the callback. */
+/* One parked event, borrowed for the duration of the callback. */
 struct dead_row {
     const char *pipeline, *state; /* "parked", "queued", "dead" */
     struct event *event;
@@ -74,8 +81,9 @@ struct dead_row {
     int64_t parked_at_us, next_attempt_us, updated_at_us;
 };
 
-/* Where another program that read the server's log had come to, as the program noted. */
-struct slot_offset {
+/* Where another program that read the server's log had come to, as the program noted;
+ * positions are numbers of the server's log. */
+struct stream_offset {
     uint64_t commit_lsn; /* every transaction that ends here or before is published; 0: none */
     uint64_t event_lsn;  /* of the next one, changes up to here are published; 0: none */
     uint32_t xid;        /* that transaction */
@@ -83,9 +91,9 @@ struct slot_offset {
     bool is_sure;        /* event_lsn surely stands for a change */
 };
 
-struct slot_adoption {
-    const char *from;                 /* the other program's slot */
-    const struct slot_offset *offset; /* NULL: not known */
+struct stream_adoption {
+    const char *from; /* the name of what the server keeps for the other program */
+    const struct stream_offset *offset; /* NULL: not known */
 };
 
 struct store {
@@ -131,11 +139,18 @@ struct store_ops {
                          uint64_t *ret_removed, struct outrider_error *err);
     int (*doctor)(struct store *s, finding_fn *found, void *ctx, struct outrider_error *err);
     int (*resync)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+    /* The pipeline goes on to the configuration's sink from where the pipeline is. */
+    int (*move)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+    /* exactly_once: forgets the pipeline's intent, whose outcome nobody knows; and, where
+     * `progress` is not NULL, says which of the sink's transactions was the last. */
+    int (*reset_intent)(struct store *s, const struct commit_mark *progress,
+                        struct strbuf *ret_report, struct outrider_error *err);
     /* Drops what the server keeps for the pipeline; NULL where there is no such thing. */
-    int (*slot_drop)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
-    /* Begins the pipeline where another program's slot stands, by a copy of that slot. */
-    int (*slot_adopt)(struct store *s, const struct slot_adoption *o, struct strbuf *ret_report,
-                      struct outrider_error *err);
+    int (*stream_drop)(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+    /* Begins the pipeline where another program stands, by a copy of what the server keeps
+     * for that program. */
+    int (*stream_adopt)(struct store *s, const struct stream_adoption *o, struct strbuf *ret_report,
+                        struct outrider_error *err);
 };
 
 #endif

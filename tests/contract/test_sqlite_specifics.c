@@ -153,9 +153,10 @@ static void another_sink_is_refused_with_the_way_out(void **state)
     settle_three(h);
     harness_close(h);
     h->config.sink_identity = "file:/other";
-    start_fails(h, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP, "--name");
+    start_fails(h, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
+                "outrider pipeline move --name default --to file:/other");
     sqlite_must(sqlite_shop.db,
-                "UPDATE outrider_cursor SET sink = 'file:/other'"); /* as the error says */
+                "UPDATE outrider_cursor SET sink = 'file:/other'"); /* as that does */
     harness_activate(h);
     assert_int_equal(harness_fetch(h), 0);
 }

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct slot_offset offset = {0};
+    struct stream_offset offset = {0};
     struct outrider_error err = {0};
     if (outrider__debezium_offset(bytes_of(data, size), &offset, &err) < 0 &&
         (err.code != OUTRIDER_CONFIG || err.message[0] != '-'))

@@ -382,6 +382,44 @@ class DoctorCheckVersion(harness.OutriderTest):
         self.assertIn("intact", self.run_outrider("resync", "--db", self.url).out)
         self.assertEqual(self.status(), before)
 
+    def test_a_pipeline_moves_to_another_sink_and_delivers_the_rest_there(self):
+        self.init()
+        self.put('{"n":1}')
+        self.relay_once()
+        self.put('{"n":2}')
+        other = "file:" + self.path("elsewhere")
+        err = self.relay_once(sink=other, code=1).err
+        way_out = re.search("outrider (pipeline move --name default --to file:\\S+)", err).group(1)
+        r = self.run_outrider(*way_out.split(), "--db", self.url)
+        self.assertRegex(r.out, f"pipeline 'default' delivers to {other} from now on; before: file:/")
+        self.relay_once(sink=other)
+        self.assertEqual(self.status()["pending"], 0)
+        self.assertEqual(self.run_outrider("tail", "elsewhere", "order.Created").out.count('"n":2'), 1)
+        self.assertNotIn('"n":1', self.run_outrider("tail", "elsewhere", "order.Created").out)
+        self.relay_once(code=1)
+
+    def test_a_pipeline_is_not_moved_under_a_relay_or_to_nowhere(self):
+        self.init()
+        relay = self.start_relay()
+        move = ("pipeline", "move", "--db", self.url)
+        self.assertIn("stop that relay first", self.run_outrider(*move, "--to", "null:", code=1).err)
+        relay.stop()
+        self.assertIn("no sink for 'amqp:'", self.run_outrider(*move, "--to", "amqp://h", code=2).err)
+        self.assertIn("--to URL", self.run_outrider(*move, code=2).err)
+        self.assertIn("no pipeline 'x'", self.run_outrider(*move, "--to", "null:", "--name", "x", code=1).err)
+        r = self.run_outrider(*move, "--to", "null:", "--json").json()
+        self.assertEqual(r["pipeline"], "default")
+        self.assertEqual(self.status()["sink"], "null:")
+
+    def test_progress_is_set_only_where_exactly_once_has_run(self):
+        self.init()
+        self.put()
+        self.relay_once()
+        self.assertIn("exactly_once", self.run_outrider("resync", "--db", self.url, "--progress", "0", code=1).err)
+        self.assertIn("exactly_once", self.run_outrider("resync", "--db", self.url, "--forget-intent", code=1).err)
+        for bad in ("x", "7", "-1:2", "1:", "1:2x", ""):
+            self.assertIn("--progress", self.run_outrider("resync", "--db", self.url, "--progress", bad, code=None).err, bad)
+
     def test_check_sums_up_and_prints_what_it_can_read_back(self):
         conf = self.path("o.yaml", """
 pipelines:

@@ -367,17 +367,22 @@ class Secrets(harness.OutriderTest):
         self.init()
         fifo = self.path("fifo")
         os.mkfifo(fifo)
-        p = self.start("put", "--db", self.url, "--set", "sink.url=kafka://me:hunter2@h:1",
-                       "--jsonl", fifo)
+        p = self.start("put", "--db", self.url, "--set", "sink.url=kafka://me:hunter2@h:1", "--set",
+                       "sink.kafka.sasl.password=hunter2", "--set=sink.kafka={ssl.key.password: hunter2, linger.ms: 5}",
+                       "--set", "sink.kafka.linger.ms=7", "--jsonl", fifo)
         writer = os.open(fifo, os.O_WRONLY)  # opens once put reads from it
         try:
             with open("/proc/%d/cmdline" % p.pid, "rb") as f:
                 line = f.read()
+            shown = subprocess.run(["ps", "-o", "args=", "-p", str(p.pid)], capture_output=True, text=True).stdout
         finally:
             os.close(writer)
         self.assertIn(b"--set", line)
         self.assertIn(b"kafka://", line)
         self.assertNotIn(b"hunter2", line)
+        self.assertIn(b"linger.ms=7", line)
+        self.assertNotIn("hunter2", shown)
+        self.assertIn("sasl.password=*******", shown)
         self.assertEqual(p.join(), 0, p.err())
 
 

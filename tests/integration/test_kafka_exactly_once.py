@@ -138,9 +138,13 @@ class Refusing(ExactlyOnce):
     def refused(self, text):
         r = self.relay_once(*EXACT, code=1)
         self.assertIn(text, r.err)
-        way_out = re.search(r"UPDATE outrider_intent SET .*? WHERE pipeline = '\w+'", r.err).group(0)
         self.assertEqual(self.relay_once(*EXACT, code=1).err.count(text), 1)
-        return way_out
+        return r
+
+    def obey(self, result):
+        """Runs the command that the relay's message ends with."""
+        way_out = re.search(r"run: outrider (resync --name \w+ --progress [0-9:]+)", result.err).group(1)
+        self.assertIn("from now on", self.run_outrider(*way_out.split(), "--db", self.url).out)
 
     def test_a_restored_database_is_refused_and_the_way_out_works(self):
         backup = self.path("backup.db")
@@ -152,11 +156,22 @@ class Refusing(ExactlyOnce):
             if os.path.exists(self.db + suffix):
                 os.unlink(self.db + suffix)
         self.more(10)
-        way_out = self.refused("the database was restored")
+        refused = self.refused("the database was restored")
         self.assertEqual(self.numbers()["k"], list(range(10)))
-        self.sql(way_out)
+        self.obey(refused)
         self.relay_once(*EXACT)
         self.assertEqual(self.numbers()["k"], list(range(15)))
+
+    def test_an_intent_is_forgotten_by_command_where_exactly_once_is_left(self):
+        self.more(5)
+        dying = self.start("relay", "--from", self.url, "--to", self.sink, *EXACT,
+                           env={"OUTRIDER_FAILPOINTS": "exact.after_commit=kill"})
+        self.assertEqual(dying.join(), -signal.SIGKILL, dying.err())
+        r = self.relay_once(code=1)
+        way_out = re.search(r"outrider (resync --forget-intent --name \w+)", r.err).group(1)
+        self.assertIn("may be published twice", self.run_outrider(*way_out.split(), "--db", self.url).out)
+        self.relay_once()
+        self.assertEqual(sorted(set(self.numbers()["k"])), list(range(10)))
 
     def test_a_copy_that_counts_alike_is_told_apart(self):
         copy = self.path("copy.db")
@@ -170,7 +185,7 @@ class Refusing(ExactlyOnce):
         self.put_many([self.row("copy", 0)])
         self.relay_once(*EXACT)
         self.db, self.url = original, "sqlite:" + original
-        self.sql(self.refused("a copy of it has published"))
+        self.obey(self.refused("a copy of it has published"))
         self.relay_once(*EXACT)
         self.assert_exact({"k": 10, "copy": 1})
 
@@ -181,7 +196,7 @@ class Refusing(ExactlyOnce):
         self.more(10)
         r = self.relay_once(*EXACT_ELSEWHERE, code=1)
         self.assertIn("knows of none", r.err)
-        self.sql(re.search(r"UPDATE outrider_intent SET .*? WHERE pipeline = '\w+'", r.err).group(0))
+        self.obey(r)
         self.relay_once(*EXACT_ELSEWHERE)
         self.assert_exact({"k": 15})
 

@@ -99,7 +99,9 @@ class Upgrade(PostgresTest):
         for sink, *args in ((self.sink,), ("kafka://127.0.0.1:9/", "--set", "exactly_once=true")):
             self.owner("UPDATE outrider_cursor SET sink = ''")
             result = self.run_outrider("relay", "--from", self.url, "--to", sink, "--once", "--name", "gone", *args, code=1)
-            self.assertRegex(result.err, "was killed.*WHERE pipeline = 'gone' AND outbox = ''")
+            self.assertRegex(result.err, "was killed.*outrider resync --forget-intent --name gone --table 'public.outbox'")
+        self.run_outrider("resync", "--db", self.owner_url, "--forget-intent", "--name", "gone")
+        self.assertEqual(self.owner("SELECT no FROM outrider_intent WHERE pipeline = 'gone'"), [])
 
     def test_a_cursor_that_would_pass_an_unsettled_row_is_refused(self):
         self.run_outrider("init", "--db", self.owner_url)
@@ -153,6 +155,49 @@ class Roles(PostgresTest):
         self.assertEqual(len(self.delivered_labels()), 3000)
         # An update or a row lock, which leave dead versions behind, would show here.
         self.assertEqual(self.owner("SELECT count(*) FROM outbox WHERE xmax::text <> '0' OR cmax::text <> '0'"), [("0",)])
+
+
+class Move(PostgresTest):
+    """Another sink for a pipeline, by command."""
+
+    def move(self, sink, code=0):
+        return self.run_outrider("pipeline", "move", "--db", self.url, "--to", sink, code=code)
+
+    def test_the_rest_goes_to_the_new_sink(self):
+        other = "file:" + self.path("elsewhere")
+        self.commit_event("first")
+        self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once")
+        self.commit_event("second")
+        err = self.run_outrider("relay", "--from", self.url, "--to", other, "--once", code=1).err
+        self.assertIn("outrider pipeline move --name default --to " + other, err)
+        self.assertRegex(self.move(other).out, f"delivers to {other} from now on; before: {self.sink}")
+        self.run_outrider("relay", "--from", self.url, "--to", other, "--once")
+        self.assertEqual(self.delivered_labels(), ["first"])
+        self.assertEqual(self.owner("SELECT sink FROM outrider_cursor"), [(other,)])
+
+    def test_nothing_moves_under_an_active_relay(self):
+        relay = self.start("relay", "--from", self.url, "--to", self.sink)
+        self.wait_log(relay, "connected and active")
+        self.assertIn("stop that relay first", self.move("null:", code=1).err)
+        self.stop_relay(relay)
+        self.move("null:")
+
+    def test_progress_is_set_only_where_exactly_once_has_run(self):
+        self.run_outrider("relay", "--from", self.url, "--to", self.sink, "--once")
+        for flags in (("--progress", "0"), ("--forget-intent",)):
+            self.assertIn("has not run with exactly_once", self.run_outrider("resync", "--db", self.url, *flags, code=1).err)
+        self.owner("INSERT INTO outrider_intent (pipeline, outbox, identity, tables, no, stamp, body) VALUES "
+                   "('default', 'public.outbox', 'x', '{public.outbox}', 7, 8, 'x'), ('default', '', 'x', '{}', 1, 1, 'x')")
+        self.run_outrider("resync", "--db", self.url, "--progress", "9:18446744073709551615")
+        self.assertEqual(self.owner("SELECT no, stamp, body FROM outrider_intent WHERE outbox <> ''"), [("9", "-1", None)])
+        self.run_outrider("resync", "--db", self.owner_url, "--forget-intent")
+        self.assertEqual(self.owner("SELECT no, identity FROM outrider_intent"), [("9", "")])
+
+
+class MoveRows(Move):
+    """The same where rows carry their state."""
+
+    init_arguments = ("--layout", "status")
 
 
 class Tls(PostgresTest):

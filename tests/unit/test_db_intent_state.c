@@ -34,11 +34,7 @@ static void with_exactly_once_the_row_is_taken(void **state)
 
 static void without_exactly_once_an_open_intent_stops_the_relay(void **state)
 {
-    struct intent_found found = {.has_row = true,
-                                 .is_open = true,
-                                 .is_in_use = true,
-                                 .table = "outrider_intent",
-                                 .row = "pipeline = 'shop'"};
+    struct intent_found found = {.has_row = true, .is_open = true, .is_in_use = true};
     struct outrider_error err = {0};
     enum intent_start start;
     (void)state;
@@ -48,6 +44,11 @@ static void without_exactly_once_an_open_intent_stops_the_relay(void **state)
     assert_int_equal(err.disposition, OUTRIDER_STOP);
     assert_non_null(strstr(err.message, "'shop' of shop.db"));
     assert_non_null(strstr(err.message, "once more with exactly_once"));
+    assert_non_null(strstr(err.message, "run: outrider resync --forget-intent --name shop"));
+    assert_null(strstr(err.message, "--table"));
+    found.table = "public.outbox";
+    assert_int_equal(outrider__intent_start(&place, &found, &start, &err), -1);
+    assert_non_null(strstr(err.message, "--forget-intent --name shop --table 'public.outbox'"));
 }
 
 static void without_exactly_once_a_row_in_use_is_left(void **state)

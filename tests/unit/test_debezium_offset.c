@@ -10,7 +10,7 @@
 
 #include "cli/debezium_offset.h"
 
-static struct slot_offset offset;
+static struct stream_offset offset;
 static struct outrider_error err;
 
 static int read_it(const char *json)

@@ -13,8 +13,8 @@ int outrider__cursor_check_sink(const struct cursor_place *at, struct bytes stor
     return outrider__fail(err, OUTRIDER_SINK_MISMATCH, OUTRIDER_STOP,
                           "pipeline '%s' of %s delivers to %.*s and not to %s; give this relay "
                           "another --name, or, to go on to the new sink from where the pipeline "
-                          "is: UPDATE outrider_cursor SET sink = '%s' WHERE pipeline = '%s'",
-                          name, at->outbox, (int)stored.len, stored.data, mine, mine, name);
+                          "is, run: outrider pipeline move --name %s --to %s",
+                          name, at->outbox, (int)stored.len, stored.data, mine, name, mine);
 }
 
 int outrider__cursor_fail_fenced(const struct cursor_place *at, struct outrider_error *err)

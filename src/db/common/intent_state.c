@@ -15,8 +15,9 @@ int outrider__intent_start(const struct cursor_place *at, const struct intent_fo
         err, OUTRIDER_CONFIG, OUTRIDER_STOP,
         "pipeline '%s' of %s ran with exactly_once and was killed: whether its last transaction "
         "was committed is not known here; run it once more with exactly_once, or, if events may be "
-        "published twice: UPDATE %s SET body = NULL WHERE %s",
-        at->config->name, at->outbox, found->table, found->row);
+        "published twice, run: outrider resync --forget-intent --name %s%s%s%s",
+        at->config->name, at->outbox, at->config->name, found->table != NULL ? " --table '" : "",
+        found->table != NULL ? found->table : "", found->table != NULL ? "'" : "");
 }
 
 enum intent_work outrider__intent_work(const struct source_op *op)

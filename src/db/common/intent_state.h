@@ -34,8 +34,7 @@ struct intent_found {
     bool has_row;
     bool is_open;   /* the row has a body */
     bool is_in_use; /* exactly_once ran with the row, and nobody has noted that it is over */
-    /* For the error: the table, and a condition that finds the row. */
-    const char *table, *row;
+    const char *table; /* under which the row stands; NULL: the database has one outbox */
 };
 
 enum intent_start {

@@ -46,9 +46,7 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
         return outrider__sqlite_stumble(s, sqlite3_extended_errcode(s->db),
                                         "cannot read outrider_intent", err);
     (void)sqlite_intent_bind(s, st);
-    struct intent_found found = {.has_row = sqlite3_step(st) == SQLITE_ROW,
-                                 .table = "outrider_intent",
-                                 .row = base->intent_row};
+    struct intent_found found = {.has_row = sqlite3_step(st) == SQLITE_ROW};
     base->has_intent = false;
     if (found.has_row) {
         intent_taken(base, (uint64_t)sqlite3_column_int64(st, INTENT_NO),
@@ -56,8 +54,6 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
                      sqlite3_column_int(st, INTENT_HAS_BODY) != 0);
         (void)snprintf(base->identity, sizeof base->identity, "sqlite:%s/%s",
                        (const char *)sqlite3_column_text(st, INTENT_IDENTITY), s->config->name);
-        (void)snprintf(base->intent_row, sizeof base->intent_row, "pipeline = '%s'",
-                       s->config->name);
     }
     found.is_open = base->has_intent;
     rc = sqlite3_reset(st);

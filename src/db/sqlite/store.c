@@ -210,4 +210,6 @@ const struct store_ops outrider__store_sqlite = {
     .cleanup_inbox = store_cleanup_inbox,
     .doctor = outrider__sqlite_doctor,
     .resync = outrider__sqlite_resync,
+    .move = outrider__sqlite_move,
+    .reset_intent = outrider__sqlite_reset_intent,
 };

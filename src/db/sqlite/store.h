@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The SQLite store: store.c, store_dead.c, store_doctor.c, store_resync.c. Nobody else includes
- * this. */
+/* The SQLite store: store.c, store_dead.c, store_doctor.c, store_pipeline.c, store_resync.c.
+ * Nobody else includes this. */
 #ifndef SQLITE_STORE_H
 #define SQLITE_STORE_H
 
@@ -47,6 +47,13 @@ int outrider__sqlite_dead_discard(struct store *base, const struct dead_filter *
                                   struct outrider_error *err);
 int outrider__sqlite_doctor(struct store *base, finding_fn *found, void *ctx,
                             struct outrider_error *err);
+/* The pipeline's lock; an error names the relay that has it. */
+int outrider__sqlite_store_lock(struct sqlite_store *s, struct sqlite_lock *l,
+                                struct outrider_error *err);
+int outrider__sqlite_move(struct store *base, struct strbuf *ret_report,
+                          struct outrider_error *err);
+int outrider__sqlite_reset_intent(struct store *base, const struct commit_mark *progress,
+                                  struct strbuf *ret_report, struct outrider_error *err);
 int outrider__sqlite_resync(struct store *base, struct strbuf *ret_report,
                             struct outrider_error *err);
 

@@ -114,19 +114,8 @@ int outrider__sqlite_resync(struct store *base, struct strbuf *ret_report,
 {
     struct sqlite_store *s = sqlite_store_of(base);
     struct sqlite_lock lock = {.fd = -1};
-    char holder[128];
-    if (outrider__sqlite_store_ready(s, err) < 0)
+    if (outrider__sqlite_store_ready(s, err) < 0 || outrider__sqlite_store_lock(s, &lock, err) < 0)
         return -1;
-    switch (outrider__sqlite_lock(&lock, s->real, s->config->name, holder, sizeof holder, err)) {
-    case LOCK_FAILED:
-        return -1;
-    case LOCK_BUSY:
-        return outrider__fail(err, OUTRIDER_STANDBY, OUTRIDER_RETRY,
-                              "pipeline '%s' of %s is active (%s); stop that relay first",
-                              s->config->name, s->path, holder);
-    case LOCK_HELD:
-        break;
-    }
     int result = resync_pipeline(s, ret_report, err);
     outrider__sqlite_unlock(&lock);
     return result;

@@ -38,7 +38,6 @@ static int pg_intent_prepare(struct pg_source *s, struct outrider_error *err)
     struct pg_intent *x = &s->intent;
     struct pg_words words;
     outrider__pg_args_init(&x->args);
-    (void)snprintf(x->table, sizeof x->table, "%.200s.outrider_intent", s->cat.companion_schema);
     outrider__pg_words_init(&words, &s->cat);
     outrider__pg_words_add(&words, "mine", sql_intent_mine);
     return outrider__pg_statements_make(x->st, intent_blocks, INTENT_STATEMENTS, &words, err);
@@ -78,26 +77,11 @@ static struct pg_args *pg_intent_args_with_tables(struct pg_source *s)
     return a;
 }
 
-static void pg_intent_write_condition(char *ret, size_t size, const char *pipeline,
-                                      const char *outbox)
-{
-    struct strbuf text;
-    outrider__strbuf_init(&text, 2048);
-    strbuf_append_str(&text, "pipeline = ");
-    outrider__sql_literal(&text, pipeline);
-    strbuf_append_str(&text, " AND outbox = ");
-    outrider__sql_literal(&text, outbox);
-    (void)snprintf(ret, size, "%s", strbuf_cstr(&text));
-    outrider__strbuf_release(&text);
-}
-
 static void pg_intent_name(struct pg_source *s)
 {
     struct source *base = &s->base;
     (void)snprintf(base->identity, sizeof base->identity, "postgresql:%lld/%.63s/%s/%.63s",
                    (long long)s->cat.system_id, PQdb(s->conn.pg), s->cat.table, s->config->name);
-    pg_intent_write_condition(base->intent_row, sizeof base->intent_row, s->config->name,
-                              s->cat.table);
 }
 
 static void pg_intent_taken(struct pg_source *s)
@@ -107,26 +91,33 @@ static void pg_intent_taken(struct pg_source *s)
     s->base.wake_us = s->now.mono_us;
 }
 
+/* A row of an older schema names no table. */
+static const char *pg_intent_table_of(const struct pg_source *s, const char *outbox)
+{
+    return *outbox != '\0' ? outbox : s->cat.table;
+}
+
 /* Contract (3). */
 static int pg_intent_fail_others(const struct pg_source *s, const PGresult *r,
                                  struct outrider_error *err)
 {
     const char *outbox = outrider__pg_get_str(r, 0, OTHERS_OUTBOX), *name = s->config->name;
-    char row[512];
-    pg_intent_write_condition(row, sizeof row, name, outbox);
+    const char *table = pg_intent_table_of(s, outbox);
     if (outrider__pg_get_bool(r, 0, OTHERS_HAS_BODY))
         return outrider__fail(
             err, OUTRIDER_CONFIG, OUTRIDER_STOP,
             "pipeline '%s' ran with exactly_once on the tables %s and was killed: whether its last "
             "transaction was committed is not known here; run it once more with these tables in "
-            "this order, or, if events may be published twice: DELETE FROM %s WHERE %s",
-            name, outrider__pg_get_str(r, 0, OTHERS_TABLES), s->intent.table, row);
+            "this order, or, if events may be published twice, run: outrider resync "
+            "--forget-intent --name %s --table '%s'",
+            name, outrider__pg_get_str(r, 0, OTHERS_TABLES), name, table);
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "pipeline '%s' publishes the tables %s exactly once, %s first; name the "
                           "same tables with %s first, or give this pipeline another --name, or, if "
-                          "no relay runs with these tables any more: DELETE FROM %s WHERE %s",
-                          name, outrider__pg_get_str(r, 0, OTHERS_TABLES), outbox, outbox,
-                          s->intent.table, row);
+                          "no relay runs with these tables any more, run: outrider resync "
+                          "--forget-intent --name %s --table '%s'",
+                          name, outrider__pg_get_str(r, 0, OTHERS_TABLES), outbox, outbox, name,
+                          table);
 }
 
 static int pg_intent_on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
@@ -158,17 +149,14 @@ static int pg_intent_on_pending(void *ctx, PGresult **results, int n, struct out
     struct pg_source *s = ctx;
     const PGresult *r = results[0];
     struct cursor_place at = outrider__pg_cursor_place(s);
-    struct intent_found found = {.has_row = PQntuples(r) == 1, .table = s->intent.table};
+    struct intent_found found = {.has_row = PQntuples(r) == 1};
     enum intent_start start;
-    char row[512] = "";
     (void)n;
     if (found.has_row) {
         found.is_open = outrider__pg_get_bool(r, 0, PENDING_HAS_BODY);
         found.is_in_use = outrider__pg_get_bool(r, 0, PENDING_IS_NAMED);
-        pg_intent_write_condition(row, sizeof row, s->config->name,
-                                  outrider__pg_get_str(r, 0, PENDING_OUTBOX));
+        found.table = pg_intent_table_of(s, outrider__pg_get_str(r, 0, PENDING_OUTBOX));
     }
-    found.row = row;
     if (outrider__intent_start(&at, &found, &start, err) < 0)
         return -1;
     if (start == INTENT_START_LEAVE)

@@ -42,7 +42,6 @@ enum pg_intent_statement {
 struct pg_intent {
     struct pg_statement st[INTENT_STATEMENTS];
     struct pg_args args;
-    char table[256];
     bool is_asked, is_taken;
     int64_t epoch;
     struct batch recalled;

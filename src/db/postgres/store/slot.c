@@ -61,7 +61,9 @@ static void slot_read(const PGresult *r, struct store_status *st)
         st->pending = (uint64_t)outrider__pg_get_int(r, 0, SLOT_PENDING, 0);
         st->oldest_pending_us = outrider__pg_get_time(r, 0, SLOT_OLDEST_PENDING, 0);
     }
-    struct slot_status *o = &st->slot;
+    struct stream_status *o = &st->stream;
+    o->word = "slot";
+    o->limit = "max_slot_wal_keep_size";
     o->exists = outrider__pg_get_bool(r, 0, SLOT_EXISTS);
     if (o->exists || st->is_cdc)
         (void)snprintf(o->name, sizeof o->name, "%s", outrider__pg_get_str(r, 0, SLOT_NAME));
@@ -167,7 +169,7 @@ int outrider__pg_store_slot_drop(struct store *base, struct strbuf *ret_report,
 static void slot_tell_reset(const struct pg_store *s, const struct store_status *st,
                             const PGresult *r, struct strbuf *out)
 {
-    outrider__strbuf_appendf(out, "replication slot %s is lost: ", st->slot.name);
+    outrider__strbuf_appendf(out, "replication slot %s is lost: ", st->stream.name);
     if (outrider__pg_store_has_states(s))
         strbuf_append_str(out, "every row that is not marked as published is delivered (again), "
                                "and every row of a table without a mark");
@@ -183,8 +185,8 @@ static void slot_tell_reset(const struct pg_store *s, const struct store_status 
     outrider__strbuf_appendf(out,
                              ".\nCannot be known: events that were committed since %s and are gone "
                              "from the table, and logical messages; compare with the receiver.\n",
-                             st->slot.confirmed[0] != '\0' ? st->slot.confirmed
-                                                           : "the slot was lost");
+                             st->stream.confirmed[0] != '\0' ? st->stream.confirmed
+                                                             : "the slot was lost");
 }
 
 int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report,
@@ -199,12 +201,12 @@ int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report
         return -1;
     if (!st.is_cdc)
         return 0;
-    if (!st.slot.is_lost) {
+    if (!st.stream.is_lost) {
         outrider__strbuf_appendf(ret_report, "replication slot %s is whole: nothing to do for it\n",
-                                 st.slot.name);
+                                 st.stream.name);
         return 0;
     }
-    if (st.slot.exists && outrider__pg_store_drop(s, st.slot.name, &was_there, err) < 0)
+    if (st.stream.exists && outrider__pg_store_drop(s, st.stream.name, &was_there, err) < 0)
         return -1;
     outrider__pg_words_init(&words, &s->cat);
     outrider__pg_cleanup_words(&words);

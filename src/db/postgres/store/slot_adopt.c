@@ -48,7 +48,7 @@ enum adopt_publication_column {
 
 struct adoption_work {
     struct pg_store *s;
-    const struct slot_adoption *o;
+    const struct stream_adoption *o;
     struct probe_tables tables;
     struct strbuf names;     /* of the tables, for messages */
     struct strbuf published; /* cdc.h (9) */
@@ -206,7 +206,7 @@ static int adopt_check_slot(const struct adoption_work *w, const PGresult *r,
 static int adopt_check_offset(const struct adoption_work *w, uint64_t now,
                               struct outrider_error *err)
 {
-    const struct slot_offset *o = w->o->offset;
+    const struct stream_offset *o = w->o->offset;
     if (o == NULL || (o->commit_lsn <= now && o->event_lsn <= now))
         return 0;
     return outrider__fail(err, OUTRIDER_HISTORY, OUTRIDER_STOP,
@@ -367,7 +367,7 @@ static int adopt_check_still(struct adoption_work *w, struct outrider_error *err
 static int adopt_find_place(struct adoption_work *w, struct outrider_error *err)
 {
     char probe[64];
-    const struct slot_offset *o = w->o->offset;
+    const struct stream_offset *o = w->o->offset;
     if (o == NULL || (o->commit_lsn == 0 && o->event_lsn == 0))
         return 0;
     (void)snprintf(probe, sizeof probe, "%.56s_probe", w->slot);
@@ -477,7 +477,7 @@ static void adopt_report(const struct adoption_work *w, struct strbuf *out)
                              w->o->from, w->o->from);
 }
 
-int outrider__pg_store_slot_adopt(struct store *base, const struct slot_adoption *o,
+int outrider__pg_store_slot_adopt(struct store *base, const struct stream_adoption *o,
                                   struct strbuf *ret_report, struct outrider_error *err)
 {
     struct adoption_work w = {.s = pg_store_of(base), .o = o};

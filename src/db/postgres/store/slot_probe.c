@@ -14,7 +14,7 @@ enum probe_column { PROBE_LSN, PROBE_DATA };
 
 struct probe {
     const struct probe_tables *tables;
-    const struct slot_offset *offset;
+    const struct stream_offset *offset;
     uint32_t known[KNOWN_MAX]; /* oids that the server described as tables of ours */
     size_t n_known;
     /* The transaction under way. */
@@ -95,7 +95,7 @@ static void probe_take(struct probe *p, uint64_t lsn, struct bytes data)
 /* Contract (1) and (2). */
 static struct probe_place probe_decide(const struct probe *p)
 {
-    const struct slot_offset *o = p->offset;
+    const struct stream_offset *o = p->offset;
     struct probe_place place = {.lsn = o->commit_lsn};
     if (!p->is_found || p->xid != o->xid || o->is_begin)
         return place;
@@ -156,7 +156,7 @@ static int probe_read_portion(struct pg_store *s, struct probe *p, bool *ret_is_
 }
 
 int outrider__pg_slot_probe(struct pg_store *s, const char *slot, const char *publication,
-                            const struct probe_tables *tables, const struct slot_offset *offset,
+                            const struct probe_tables *tables, const struct stream_offset *offset,
                             struct probe_place *ret_place, struct outrider_error *err)
 {
     struct probe p = {.tables = tables, .offset = offset};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where in the stream of a slot another program had come to: from what that program
- * noted (struct slot_offset, in positions of the log) to what outrider_cursor holds,
+ * noted (struct stream_offset, in positions of the log) to what outrider_cursor holds,
  * (commit, number of the event within it).
  *
  *  (1) Transactions that end at or before commit_lsn are published. The first one
@@ -38,7 +38,7 @@ struct probe_place {
 
 /* slot is read to the end of the transaction in question, and moves on by that. */
 int outrider__pg_slot_probe(struct pg_store *s, const char *slot, const char *publication,
-                            const struct probe_tables *tables, const struct slot_offset *offset,
+                            const struct probe_tables *tables, const struct stream_offset *offset,
                             struct probe_place *ret_place, struct outrider_error *err);
 
 #endif

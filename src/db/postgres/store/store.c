@@ -243,6 +243,8 @@ const struct store_ops outrider__store_postgres = {
     .cleanup_inbox = store_cleanup_inbox,
     .doctor = outrider__pg_store_doctor,
     .resync = outrider__pg_store_resync,
-    .slot_drop = outrider__pg_store_slot_drop,
-    .slot_adopt = outrider__pg_store_slot_adopt,
+    .move = outrider__pg_store_move,
+    .reset_intent = outrider__pg_store_reset_intent,
+    .stream_drop = outrider__pg_store_slot_drop,
+    .stream_adopt = outrider__pg_store_slot_adopt,
 };

@@ -2,7 +2,7 @@
 /*
  * The PostgreSQL store: store.c (connection, put, clean-up), store/schema.c
  * (init), store/dead.c (status and dead letters), store/doctor.c,
- * store/resync.c.
+ * store/resync.c, store/pipeline.c, store/slot.c.
  */
 #ifndef POSTGRES_STORE_H
 #define POSTGRES_STORE_H
@@ -72,7 +72,7 @@ int outrider__pg_store_slot_status(struct pg_store *s, struct store_status *st,
                                    struct outrider_error *err);
 int outrider__pg_store_slot_drop(struct store *s, struct strbuf *ret_report,
                                  struct outrider_error *err);
-int outrider__pg_store_slot_adopt(struct store *s, const struct slot_adoption *o,
+int outrider__pg_store_slot_adopt(struct store *s, const struct stream_adoption *o,
                                   struct strbuf *ret_report, struct outrider_error *err);
 /* The slot that the cursor records, or else the one that would get the pipeline's name now;
  * the same for the publication. */
@@ -89,5 +89,8 @@ int outrider__pg_store_slot_resync(struct pg_store *s, struct strbuf *ret_report
                                    struct outrider_error *err);
 int outrider__pg_store_resync(struct store *s, struct strbuf *ret_report,
                               struct outrider_error *err);
+int outrider__pg_store_move(struct store *s, struct strbuf *ret_report, struct outrider_error *err);
+int outrider__pg_store_reset_intent(struct store *s, const struct commit_mark *progress,
+                                    struct strbuf *ret_report, struct outrider_error *err);
 
 #endif
