@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/url.h"
+#include "cli/debezium_check.h"
 #include "cli/out.h"
 #include "core/options.h"
 #include "core/relay.h"
@@ -97,18 +98,6 @@ static void print_pipeline(const struct pipeline_config *c)
     outrider__strbuf_release(&quoted);
 }
 
-/* A password in the URL of PostgreSQL may be left out: its client takes one from
- * the environment. */
-static void without_password(struct strbuf *url)
-{
-    char *at = strstr(url->data != NULL ? url->data : "", ":***@");
-    if (at == NULL)
-        return;
-    memmove(at, at + 4, strlen(at + 4) + 1);
-    url->len -= 4;
-    printf("# The password is left out: give it in PGPASSWORD, or in a password file.\n");
-}
-
 /* "retry.on_dead" under "retry:", which is written where the section begins. */
 static void print_option(const struct option *o, const char *value, char section[64])
 {
@@ -150,7 +139,7 @@ static int print_connector(const struct cli_setup *s, struct outrider_error *err
         return -1;
     outrider__strbuf_init(&value, OPTION_VALUE_MAX * 8);
     value_of(c, outrider__option_find(BYTES_LIT("source.url")), &value);
-    without_password(&value);
+    outrider__debezium_without_password(&value);
     printf("pipelines:\n  - name: %s\n", c->name);
     print_option(outrider__option_find(BYTES_LIT("source.url")), strbuf_cstr(&value), section);
     for (size_t i = 0; i < n; i++) {
@@ -170,17 +159,6 @@ static void say_lines(const char *prefix, const char *lines)
         n = strcspn(lines, "\n");
         outrider__cli_say("%s%s%.*s", prefix, *prefix != '\0' ? ": " : "", (int)n, lines);
     }
-}
-
-/* The connector does not say where its Kafka is; the file that is printed must. */
-static int ask_for_sink(struct cli_setup *s, struct outrider_error *err)
-{
-    if (!s->is_debezium || s->file.pipelines[0].sink.url != NULL)
-        return 0;
-    outrider__cli_say("%s: without --to, sink.url is only a guess: kafka://localhost:9092",
-                      s->path);
-    return outrider__config_set(&s->file.pipelines[0], BYTES_LIT("sink.url"),
-                                BYTES_LIT("kafka://localhost:9092"), err);
 }
 
 static void json_pipeline(struct json_out *j, const struct pipeline_config *c)
@@ -252,7 +230,7 @@ static int check_all(const struct args *a, struct cli_setup *s, bool has_errors)
     unsigned n = 0;
     if (has_errors && s->is_debezium)
         return CLI_USAGE;
-    if (ask_for_sink(s, &err) < 0)
+    if (outrider__debezium_guess_sink(s, &err) < 0)
         return outrider__cli_fail_as(CLI_USAGE, &err);
     for (size_t i = 0; i < s->file.n; i++) {
         const struct pipeline_config *c = &s->file.pipelines[i];

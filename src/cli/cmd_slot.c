@@ -13,8 +13,8 @@ static int has_none(const struct store *s, const struct pipeline_config *c,
                     struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                          "%s has no replication slots; pipeline '%s' needs none",
-                          s->description, c->name);
+                          "%s has no replication slots; pipeline '%s' needs none", s->description,
+                          c->name);
 }
 
 static int drop_slot(const struct args *a, const struct pipeline_config *c, struct store *s,

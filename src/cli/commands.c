@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Every command and every flag, one row each. What is written here is what
- * --help, the man page, docs/reference/commands.md and the completion say.
+ * --help, the man page, docs/reference/commands.md and the completion say. Words between @
+ * signs: command_words.h.
  */
 #include "cli/cli.h"
 
+#include <pthread.h>
+
+#include "cli/command_words.h"
+
 #define PIPELINE_COMMANDS "init put relay status dead replay cleanup resync pipeline slot doctor"
 
-static const struct flag flags[] = {
+static struct flag flags[] = {
     {F_DB, .name = "db", .alias = "from", .kind = FLAG_URL, .value = "URL",
      .commands = "init put status dead replay cleanup resync pipeline",
-     .text = "The database, for example sqlite:shop.db (--from is the same)."},
+     .text = "The database, for example @db@ (--from is the same)."},
     {F_DB, .name = "db", .kind = FLAG_URL, .value = "URL", .commands = "slot",
-     .text = "The database, for example postgresql://relay@db/shop."},
+     .text = "The database, for example @server@."},
     {F_FROM_SLOT, .name = "from", .kind = FLAG_TEXT, .value = "SLOT", .commands = "slot",
      .text = "adopt: the slot to begin at. (A URL: the same as --db.)"},
     {F_OFFSET, .name = "offset", .kind = FLAG_FILE, .value = "FILE|-", .commands = "slot",
-     .text = "adopt: the Debezium connector's stored offset, as Kafka Connect gives it (GET "
-             "/connectors/NAME/offsets); what was published up to there is left out."},
+     .text = "adopt: the Debezium connector's stored offset, as GET /connectors/NAME/offsets "
+             "gives it; what was published up to there is left out."},
     {F_DB, .name = "from", .alias = "db", .kind = FLAG_URL, .value = "URL",
      .commands = "relay doctor check",
-     .text = "The database to read from, for example sqlite:shop.db (--db is the same)."},
+     .text = "The database to read from, for example @db@ (--db is the same)."},
     {F_TO, .name = "to", .kind = FLAG_URL, .value = "URL",
-     .commands = "relay replay pipeline doctor check",
-     .text = "Where events go: file:DIR, kafka://HOST:PORT, stdout: or null:."},
+     .commands = "relay replay pipeline doctor check", .text = "Where events go: @sinks@."},
     {F_NAME, .name = "name", .kind = FLAG_TEXT, .value = "NAME",
      .commands = PIPELINE_COMMANDS " check",
      .text = "The pipeline (\"default\" without a file; with one, the only pipeline in it)."},
@@ -41,8 +45,8 @@ static const struct flag flags[] = {
      .text = "The outbox table (\"outbox\" if not given)."},
     {F_TABLE, .name = "table", .kind = FLAG_TEXT, .value = "NAME", .repeats = true,
      .commands = "init",
-     .text = "postgresql: an outbox table that is there already: role outrider_relay gets the "
-             "rights that a relay needs on its columns."},
+     .text = "An outbox table that is there already, in a database with roles: role outrider_relay "
+             "gets the rights that a relay needs on its columns."},
     {F_MODE, .name = "mode", .kind = FLAG_CHOICE, .value = "MODE", .choices = "poll|cdc",
      .commands = "relay", .text = "How events are read: poll or cdc."},
     {F_ONCE, .name = "once", .kind = FLAG_SWITCH, .commands = "relay",
@@ -139,14 +143,14 @@ static const struct flag flags[] = {
      .text = "This text."},
 };
 
-static const struct command commands[] = {
+static struct command commands[] = {
     {.name = "init",
      .usage = "--db URL [--dry-run]",
      .summary = "make the outbox in a database, or bring it up to date",
      .text = "Makes the table outbox and its companions where they are missing and upgrades an "
              "older schema. Safe to run twice, and beside a running relay.",
-     .examples = "outrider init --db sqlite:shop.db\n"
-                 "outrider init --db postgresql:///shop --table payment_outbox --dry-run",
+     .examples = "outrider init --db @db@\n"
+                 "outrider init --db @server@ --table payment_outbox --dry-run",
      .run = outrider__cmd_init},
     {.name = "put",
      .usage =
@@ -158,9 +162,9 @@ static const struct command commands[] = {
              "payload_text, payload_base64), and, as needed, id, topic, partition_key, partition, "
              "headers, occurred_at and expires_at. A JSON payload is stored as the bytes that "
              "were given.",
-     .examples = "outrider put --db sqlite:shop.db --aggregate-type order --aggregate-id 42 --type "
+     .examples = "outrider put --db @db@ --aggregate-type order --aggregate-id 42 --type "
                  "OrderCreated --payload '{\"total\":10}'\n"
-                 "outrider put --db sqlite:shop.db --jsonl events.jsonl",
+                 "outrider put --db @db@ --jsonl events.jsonl",
      .run = outrider__cmd_put},
     {.name = "relay",
      .usage = "--from URL --to URL [--name NAME] [--once] [--set KEY=VALUE]...\n"
@@ -176,10 +180,10 @@ static const struct command commands[] = {
          "others wait and take over. A password does not belong on a command line, which every "
          "user of the machine can read (it is blanked as soon as the relay runs): write the URL "
          "as ${NAME} in a file for -c, which takes it from the environment.",
-     .examples = "outrider relay --from sqlite:shop.db --to file:events\n"
-                 "outrider relay --from sqlite:shop.db --to stdout: --once\n"
+     .examples = "outrider relay --from @db@ --to file:events\n"
+                 "outrider relay --from @db@ --to stdout: --once\n"
                  "outrider relay -c outrider.yaml\n"
-                 "outrider relay --debezium connector.json --to kafka://localhost:9092",
+                 "outrider relay --debezium connector.json --to @broker@",
      .run = outrider__cmd_relay},
     {.name = "status",
      .usage = "--db URL [--name NAME] [--json]",
@@ -187,7 +191,7 @@ static const struct command commands[] = {
      .text = "Shows, for each pipeline that the database knows: the events that wait and the age "
              "of the oldest, what is parked, queued behind a parked event, or dead, how far the "
              "pipeline has come, its sink, and whether a relay is active.",
-     .examples = "outrider status --db sqlite:shop.db",
+     .examples = "outrider status --db @db@",
      .run = outrider__cmd_status},
     {.name = "dead",
      .operands = "list|show|retry|discard",
@@ -199,8 +203,8 @@ static const struct command commands[] = {
      .text = "A dead letter is an event that used up its attempts or can never be delivered. list "
              "prints one line each, show everything including the payload; retry hands them to "
              "the relay again with their attempts counted anew; discard forgets them.",
-     .examples = "outrider dead list --db sqlite:shop.db\n"
-                 "outrider dead retry --db sqlite:shop.db --type OrderCreated --since 1h",
+     .examples = "outrider dead list --db @db@\n"
+                 "outrider dead retry --db @db@ --type OrderCreated --since 1h",
      .run = outrider__cmd_dead},
     {.name = "tail",
      .operands = "DIR [TOPIC]",
@@ -216,7 +220,7 @@ static const struct command commands[] = {
      .summary = "deliver settled events again",
      .text = "Reads the outbox from a point on and delivers what it still holds, without touching "
              "any pipeline's position. What fails is told and not parked.",
-     .examples = "outrider replay --db sqlite:shop.db --since 2h --to file:again",
+     .examples = "outrider replay --db @db@ --since 2h --to file:again",
      .run = outrider__cmd_replay},
     {.name = "cleanup",
      .usage = "--db URL [--retention AGE]",
@@ -224,7 +228,7 @@ static const struct command commands[] = {
      .text = "Works in small portions with a pause between them (cleanup.batch, cleanup.pause) "
              "until nothing is left to remove. Never removes an event that a pipeline has not "
              "settled.",
-     .examples = "outrider cleanup --db sqlite:shop.db --retention 7d",
+     .examples = "outrider cleanup --db @db@ --retention 7d",
      .run = outrider__cmd_cleanup},
     {.name = "resync",
      .usage = "--db URL [--name NAME]\n"
@@ -235,7 +239,7 @@ static const struct command commands[] = {
              "moves the pipeline there; it may deliver events again, and says what it did. With "
              "--progress or --forget-intent it decides instead what became of the last "
              "transaction of exactly_once, where a relay says that only a person can.",
-     .examples = "outrider resync --db sqlite:shop.db --name orders",
+     .examples = "outrider resync --db @db@ --name orders",
      .run = outrider__cmd_resync},
     {.name = "pipeline",
      .operands = "move",
@@ -247,7 +251,7 @@ static const struct command commands[] = {
              "each get a part of the events. move makes the new sink the pipeline's: the next "
              "relay delivers there what is not delivered yet. What the old sink has got is not "
              "copied (see replay). Stop the pipeline's relays first.",
-     .examples = "outrider pipeline move --db sqlite:shop.db --name orders --to file:/srv/events",
+     .examples = "outrider pipeline move --db @db@ --name orders --to file:/srv/events",
      .run = outrider__cmd_pipeline},
     {.name = "slot",
      .operands = "drop|adopt",
@@ -257,23 +261,22 @@ static const struct command commands[] = {
               "adopt --from SLOT --db URL [--name NAME] [--offset FILE|-]",
      .summary = "drop a pipeline's replication slot, or begin at Debezium's",
      .text =
-         "In mode cdc a PostgreSQL server keeps its log for the pipeline's slot until the relay "
+         "In mode cdc a server with slots keeps its log for the pipeline's slot until the relay "
          "has read it, for ever if no relay comes. Drop the slot when the pipeline is no longer "
          "wanted, so that the server's disk does not fill. `outrider status` shows what is kept. "
          "adopt copies the slot of a stopped Debezium connector for a pipeline that has delivered "
          "nothing yet: the relay in mode cdc then begins exactly there, without the rows that the "
          "table holds. Debezium's slot stays as it is.",
-     .examples =
-         "outrider slot drop --db postgresql://relay@db/shop --name orders\n"
-         "outrider slot adopt --from debezium --db postgresql://relay@db/shop --name orders "
-         "--offset offset.json",
+     .examples = "outrider slot drop --db @server@ --name orders\n"
+                 "outrider slot adopt --from debezium --db @server@ --name orders "
+                 "--offset offset.json",
      .run = outrider__cmd_slot},
     {.name = "doctor",
      .usage = "--from URL [--to URL]",
      .summary = "what works, what does not, and what to do about it",
      .text = "Looks at the database and, if one is given, the sink. Exits with 1 if there is a "
              "problem.",
-     .examples = "outrider doctor --from sqlite:shop.db --to file:events",
+     .examples = "outrider doctor --from @db@ --to file:events",
      .run = outrider__cmd_doctor},
     {.name = "check",
      .usage = "-c FILE [--print]\n--debezium FILE [--from URL] [--to URL]",
@@ -282,7 +285,7 @@ static const struct command commands[] = {
              "Debezium connector it prints the configuration that it amounts to, as a file for "
              "-c, without passwords.",
      .examples = "outrider check -c outrider.yaml --print\n"
-                 "outrider check --debezium connector.json --to kafka://localhost:9092",
+                 "outrider check --debezium connector.json --to @broker@",
      .run = outrider__cmd_check},
     {.name = "version",
      .usage = "[--json]",
@@ -300,14 +303,29 @@ static const struct command commands[] = {
      .run = outrider__cmd_help},
 };
 
+static pthread_once_t words_once = PTHREAD_ONCE_INIT;
+
+/* The texts get their words once, before anybody reads them. */
+static void fill_words(void)
+{
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        commands[i].text = outrider__command_words(commands[i].text);
+        commands[i].examples = outrider__command_words(commands[i].examples);
+    }
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        flags[i].text = outrider__command_words(flags[i].text);
+}
+
 const struct command *outrider__commands(size_t *ret_n)
 {
+    (void)pthread_once(&words_once, fill_words);
     *ret_n = sizeof(commands) / sizeof(commands[0]);
     return commands;
 }
 
 const struct flag *outrider__flags(size_t *ret_n)
 {
+    (void)pthread_once(&words_once, fill_words);
     *ret_n = sizeof(flags) / sizeof(flags[0]);
     return flags;
 }

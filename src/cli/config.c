@@ -14,6 +14,7 @@
 #include <yaml.h>
 
 #include "base/words.h"
+#include "core/adapter.h"
 #include "cli/config_env.h"
 
 #define PIPELINES_MAX 256
@@ -590,8 +591,8 @@ static int fail_empty(struct reader *r)
 {
     return outrider__fail(r->err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "%s: no pipeline in it; at the least: pipelines: [{source: {url: "
-                          "\"sqlite:shop.db\"}, sink: {url: \"file:events\"}}]",
-                          r->name);
+                          "\"%s\"}, sink: {url: \"file:events\"}}]",
+                          r->name, outrider__adapter_example(EXAMPLE_SOURCE));
 }
 
 static int read_document(struct reader *r)

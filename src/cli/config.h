@@ -4,7 +4,7 @@
  *
  *     pipelines:                        one or more, or a single one's keys at the top
  *       - name: orders                  may be left out where there is only one
- *         source: {url: "sqlite:shop.db"}
+ *         source: {url: "${SHOP}"}
  *         sink: {url: "file:events"}
  *         on_dead: block                a section may be left out where the rest is unique
  *     log: {level: info, format: logfmt}

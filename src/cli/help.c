@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/out.h"
-#include "core/options.h"
+#include "core/adapter.h"
 
 #define HELP_CAP ((size_t)1 << 20)
 #define HELP_WIDTH 80
@@ -122,12 +122,15 @@ void outrider__help_overview(void)
     for (size_t i = 0; i < n; i++)
         outrider__strbuf_appendf(&out, "  %-9s %s\n", all[i].name, all[i].summary);
     heading(&out, "To begin with");
-    strbuf_append_str(
-        &out, "  outrider init  --db sqlite:shop.db\n"
-              "  outrider put   --db sqlite:shop.db --aggregate-type order --aggregate-id 42 \\\n"
-              "                 --type OrderCreated --payload '{\"total\":10}'\n"
-              "  outrider relay --from sqlite:shop.db --to file:events --once\n"
-              "  outrider tail  events order.OrderCreated\n");
+    const char *db = outrider__adapter_example(EXAMPLE_SOURCE);
+    outrider__strbuf_appendf(
+        &out,
+        "  outrider init  --db %s\n"
+        "  outrider put   --db %s --aggregate-type order --aggregate-id 42 \\\n"
+        "                 --type OrderCreated --payload '{\"total\":10}'\n"
+        "  outrider relay --from %s --to file:events --once\n"
+        "  outrider tail  events order.OrderCreated\n",
+        db, db, db);
     strbuf_append_str(&out, "\nEach command explains itself: outrider COMMAND --help\n");
     print(&out);
 }

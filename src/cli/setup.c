@@ -9,6 +9,7 @@
 
 #include "base/url.h"
 #include "cli/debezium.h"
+#include "core/adapter.h"
 #include "core/options.h"
 #include "run/modules.h"
 #include "run/pipeline.h"
@@ -221,8 +222,8 @@ int outrider__setup_database(const struct cli_setup *s, struct pipeline_config *
     }
     if (c->source.url == NULL || c->source.url[0] == '\0')
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
-                              "no database is given: --db URL (for example --db sqlite:shop.db), "
-                              "or -c FILE");
+                              "no database is given: --db URL (for example --db %s), or -c FILE",
+                              outrider__adapter_example(EXAMPLE_SOURCE));
     if (outrider__config_check_source(c, err) < 0)
         return -1;
     *ret_config = c;

@@ -24,9 +24,9 @@ struct adapter {
     const char *schemes;     /* separated by spaces; the first one is shown to people */
     bool is_source, is_sink; /* what the adapter serves */
     bool needs_server;       /* false: the adapter works with files alone */
-    bool has_transactions;   /* a sink for exactly_once */
+    bool is_example;         /* help shows this adapter among those of its kind */
     const char *example;     /* a URL, for help and messages */
-    const char *form;        /* of its URLs: "kafka://HOST:PORT" */
+    const char *form;        /* of its URLs: "file:DIR" */
     const char *library;     /* the client library; NULL: none, the adapter is built in */
     const struct option *options;
     size_t n_options;
@@ -35,7 +35,7 @@ struct adapter {
     int (*check)(const struct pipeline_config *c, struct outrider_error *err);
 };
 
-/* A row: OUTRIDER_ADAPTER(kafka) = {.name = "kafka", ...}; */
+/* A row: OUTRIDER_ADAPTER(file) = {.name = "file", ...}; */
 #define OUTRIDER_ADAPTER(name)                            \
     extern const struct adapter outrider__adapter_##name; \
     const struct adapter outrider__adapter_##name
@@ -59,5 +59,18 @@ static inline struct bytes adapter_scheme(const struct adapter *a)
 const struct adapter_entry *outrider__adapter_find(const char *scheme);
 /* The adapter that serves a URL's scheme, or NULL. */
 const struct adapter_entry *outrider__adapter_of_url(const char *url);
+
+/* URLs for help and messages. */
+enum adapter_example {
+    EXAMPLE_SOURCE,        /* a database that needs no server */
+    EXAMPLE_SOURCE_SERVER, /* a database with a server */
+    EXAMPLE_SINK_SERVER    /* a broker */
+};
+/* What an option's row has as its example for EXAMPLE_SOURCE. */
+#define OPTION_EXAMPLE_SOURCE "@db@"
+
+const char *outrider__adapter_example(enum adapter_example kind);
+/* The forms of all sinks' URLs: "file:DIR, null: or stdout:". */
+void outrider__adapter_sink_forms(struct strbuf *out);
 
 #endif

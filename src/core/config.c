@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A pipeline's configuration: defaults, values, and what must fit together. */
+#include "core/adapter.h"
 #include "core/option_value.h"
 
 #include <strings.h>
@@ -136,7 +137,9 @@ static int check_name(const struct pipeline_config *c, struct outrider_error *er
 static int check_source_url(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->source.url == NULL)
-        return refuse(err, "source.url is missing, for example 'sqlite:shop.db' (or --from)");
+        return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
+                              "source.url is missing, for example '%s' (or --from)",
+                              outrider__adapter_example(EXAMPLE_SOURCE));
     return 0;
 }
 

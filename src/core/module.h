@@ -26,13 +26,13 @@ struct module {
     const struct store_ops *store;
     const struct sink_ops *sink;
     const struct hybrid_ops *hybrid; /* of a database; NULL: no hybrid publishing */
-    const char *client_version;      /* "SQLite 3.40.1", for `outrider version` */
+    const char *client_version;      /* the client library and its version, for people */
 };
 
 #define OUTRIDER_MODULE_SYMBOL "outrider_module"
 #define OUTRIDER_MODULE_ABI_SYMBOL "outrider_module_abi"
 
-/* The two symbols of a module: OUTRIDER_MODULE = {.name = ...}; */
+/* The two symbols of a module: OUTRIDER_MODULE = {.adapter = ...}; */
 #define OUTRIDER_MODULE                                                  \
     extern const char outrider_module_abi[sizeof OUTRIDER_MODULE_ABI];   \
     OUTRIDER_API const char outrider_module_abi[] = OUTRIDER_MODULE_ABI; \

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "base/url.h"
 #include "base/words.h"
 #include "core/adapter.h"
 
@@ -41,7 +40,10 @@ static void table_add(const struct option *o, size_t offset)
     struct bytes section = section_of(o);
     assert(made.n < ROWS_MAX);
     made.rows[made.n] = *o;
-    made.rows[made.n++].offset += offset;
+    made.rows[made.n].offset += offset;
+    if (o->example != NULL && strcmp(o->example, OPTION_EXAMPLE_SOURCE) == 0)
+        made.rows[made.n].example = outrider__adapter_example(EXAMPLE_SOURCE);
+    made.n++;
     for (size_t i = 0; i < made.n_sections; i++)
         if (bytes_eq(made.sections[i], section))
             return;
@@ -107,22 +109,6 @@ const struct option *outrider__options(size_t *ret_n)
 const struct adapter_place *outrider__adapter_places(void)
 {
     return option_table()->places;
-}
-
-const struct adapter_entry *outrider__adapter_find(const char *scheme)
-{
-    for (const struct adapter_entry *e = outrider__adapters; e->adapter != NULL; e++)
-        if (outrider__words_have(e->adapter->schemes, ' ', bytes_str(scheme)))
-            return e;
-    return NULL;
-}
-
-const struct adapter_entry *outrider__adapter_of_url(const char *url)
-{
-    char scheme[32];
-    if (url == NULL || outrider__url_scheme(bytes_str(url), scheme, sizeof scheme, NULL) < 0)
-        return NULL;
-    return outrider__adapter_find(scheme);
 }
 
 /* Columns have the names of half the other options, and an application's lease that of

@@ -3,7 +3,7 @@
  * The rows that core itself has. They stand in the order in which the reference page and the
  * sample file show them, section by section. Adapters have rows of their own.
  */
-#include "core/options.h"
+#include "core/adapter.h"
 
 #include <stdio.h>
 
@@ -32,14 +32,14 @@ static int day_time_check(struct bytes value, struct outrider_error *err)
 
 /* clang-format off */
 static const struct option table[] = {
-    {"source.url", OPTION_SECRET_URL, AT(source.url), .example = "sqlite:shop.db",
+    {"source.url", OPTION_SECRET_URL, AT(source.url), .example = OPTION_EXAMPLE_SOURCE,
      .text = "Where the outbox is: the database's URL."},
     {"source.mode", OPTION_ENUM, AT(source.mode), .initial = "poll", .values = "poll|cdc",
      .text = "How committed events are found: by reading the outbox, or from the database's log of changes."},
     {"source.tables", OPTION_STRINGS, AT(source.tables), .initial = "[]", .example = "[outbox]",
      .text = "Tables that are read as outboxes; none means the table 'outbox'."},
     {"source.poll_interval", OPTION_DURATION, AT(source.poll_interval_us), .initial = "100ms", .min = 0.001, .max = HOUR,
-     .reloadable = true, .text = "Maximum polling interval when idle. SQLite with inotify polls once a second after 5 s without a change."},
+     .reloadable = true, .text = "Maximum polling interval when idle. A database that tells of changes by itself is polled once a second after 5 s without a change."},
     {"source.batch", OPTION_INT, AT(source.batch), .initial = "1000", .min = 1, .max = 100000,
      .text = "Events read and settled together."},
     {"source.batch_bytes", OPTION_SIZE, AT(source.batch_bytes), .initial = "1MiB", .min = KIB, .max = GIB,
@@ -53,9 +53,9 @@ static const struct option table[] = {
     {"source.initial_delay", OPTION_DURATION, AT(source.initial_delay_us), .initial = "0", .max = DAY,
      .text = "How long to wait after the start before the first look."},
     {"source.durable", OPTION_ENUM, AT(source.durable), .initial = "local", .values = "local|standby",
-     .text = "postgresql: what must have an event on disk before it is delivered: the server itself, or also a standby, for those who fail over."},
+     .text = "What must have an event on disk before the event is delivered: the server itself, or also a standby, for those who fail over. Databases without standbys refuse standby."},
     {"source.max_gaps", OPTION_INT, AT(source.max_gaps), .initial = "5000", .min = 1, .max = 1000000,
-     .text = "postgresql: above this many ranges of seqs that open transactions may still fill, new events wait until some are decided."},
+     .text = "Databases with many writers at once, layout log: above this many ranges of seqs that open transactions may still fill, new events wait until some are decided."},
     {"source.min_age", OPTION_DURATION, AT(source.min_age_us), .initial = "0", .example = "5s", .max = DAY,
      .text = "Layout status: rows younger than this are left to an application that publishes them itself."},
     {"source.lease", OPTION_DURATION, AT(source.lease_us), .initial = "30s", .min = 0.1, .max = DAY,
@@ -63,7 +63,7 @@ static const struct option table[] = {
     {"source.concurrency", OPTION_INT, AT(source.concurrency), .initial = "0", .example = "4", .max = 1000000,
      .text = "Layout status: how many events may be claimed and not yet settled; 0: as many as fit into the batches."},
     {"source.existing_rows", OPTION_ENUM, AT(source.existing_rows), .initial = "deliver", .values = "deliver|skip",
-     .text = "postgresql, mode cdc: whether rows that are in the table when a pipeline begins are delivered first. skip: a new pipeline delivers what is committed from its beginning on, and nothing else."},
+     .text = "Mode cdc: whether rows that are in the table when a pipeline begins are delivered first. skip: a new pipeline delivers what is committed from its beginning on, and nothing else."},
     {"source.after_publish", OPTION_ENUM, AT(source.after_publish), .initial = "auto", .values = "auto|none|mark|delete",
      .text = "What becomes of a published row: mark (layout status, adopted tables), delete, or none, which only mode cdc can do. auto: mark when polling, none in mode cdc."},
 
@@ -75,11 +75,11 @@ static const struct option table[] = {
      .example = "{pending: NEW, processing: SENDING, published: SENT, failed: ERROR, dead: GAVE_UP}",
      .text = "Values of that status column, by state: pending, processing, published, failed, dead, expired."},
     {"map.header_columns", OPTION_MAP, AT(map.header_columns), .initial = "{}", .example = "{tenant: tenant_id, eventType: event_type}",
-     .text = "postgresql: headers of the message that come from columns of the table, beside the event's own; NULL: no header."},
+     .text = "Headers of the message that come from columns of the table, beside the event's own; NULL: no header. For outbox tables of your own."},
     {"map.missing_columns", OPTION_ENUM, AT(map.missing_columns), .initial = "error", .values = "error|ignore",
      .text = "What a column of map.header_columns means that the table does not have: an error, or neither a header nor a member of the object."},
     {"map.epoch", OPTION_ENUM, AT(map.epoch), .initial = "none", .values = "none|s|ms|us|ns",
-     .text = "postgresql: what a column counts that is a time and has an integer type: seconds, milliseconds, microseconds or nanoseconds since 1970 in UTC; "
+     .text = "What a column counts that is a time and has an integer type: seconds, milliseconds, microseconds or nanoseconds since 1970 in UTC; "
              "it holds for every time that is read or written. none: there is no such column, and one is refused."},
 
     {"sink.url", OPTION_SECRET_URL, AT(sink.url), .example = "file:/var/lib/outrider/events",
@@ -87,7 +87,7 @@ static const struct option table[] = {
     {"sink.send_timeout", OPTION_DURATION, AT(sink.send_timeout_us), .initial = "30s", .min = 0.001, .max = DAY,
      .reloadable = true, .text = "How long one try may take before it counts as failed."},
     {"sink.empty_is_tombstone", OPTION_BOOL, AT(sink.empty_is_tombstone), .initial = "false",
-     .text = "kafka: whether a payload that is empty, or white space only, is published as a tombstone (null), as a missing one always is."},
+     .text = "Whether a payload that is empty, or white space only, is published as a tombstone (null), as a missing one always is. For sinks that know null."},
 
     {"route.topic", OPTION_STRING, AT(route.topic), .initial = "${aggregate_type}.${event_type}",
      .reloadable = true, .is_template = true, .check = outrider__template_check,
@@ -172,7 +172,7 @@ static const struct option table[] = {
      .text = "Whether events with the same key are delivered in order."},
     {"exactly_once", OPTION_BOOL, AT(exactly_once), .initial = "false",
      .text = "Whether events are published in transactions, so that a reader of committed ones sees each of them once, whatever is killed "
-             "when; for sinks that have transactions (kafka)."},
+             "when; for sinks that have transactions."},
     {"shutdown_timeout", OPTION_DURATION, AT(shutdown_timeout_us), .initial = "10s", .max = HOUR,
      .reloadable = true, .text = "How long a stop may wait for what is in flight."},
 };

@@ -42,8 +42,8 @@
  *      that (2) needs depends on it.
  *
  * Exactly once (config.exactly_once; see core/progress.h) is for sources with
- * keeps_intents. A source that keeps them in some ways of reading only (PostgreSQL:
- * not in mode cdc over a table that is not our log) refuses exactly_once in the
+ * keeps_intents. A source that keeps them in some ways of reading only (and
+ * not in mode cdc over a table that is not our log, say) refuses exactly_once in the
  * others with UNSUPPORTED before it is active. Then SETTLE is not used, and besides:
  *
  * (10) While active, `identity` names the outbox and the pipeline among all the
@@ -84,8 +84,8 @@
  *      return what is not settled too; where rows carry their state it does not.
  *      A table without a sequence refuses replay_from_seq with UNSUPPORTED.
  *
- * Rows that carry their state (PostgreSQL, layout status and tables of
- * applications, in mode poll) remember by themselves what became of an event:
+ * Rows that carry their state (layout status and tables of applications, in mode
+ * poll) remember by themselves what became of an event:
  *
  * (17) There are no parked rows: is_blocked is never set, FETCH_PARKED finds
  *      nothing, parked_due_us stays CLOCK_NEVER. FETCH returns an event that was
@@ -164,7 +164,7 @@ struct source {
     bool mark_reached;     /* every event committed before MARK has been fetched */
     int64_t parked_due_us; /* wall clock: when a parked lane is next due, CLOCK_NEVER if none */
     int64_t wake_us;       /* monotonic: call poll() at the latest then, CLOCK_NEVER if no need */
-    char description[256]; /* for people, without secrets: "sqlite:shop.db" */
+    char description[256]; /* for people, without secrets */
     char waiting_for[160]; /* while not active: who is (host, pid) where it can be known */
     char warning[256];     /* something people should know that is no error */
     uint32_t warnings;     /* counts them: a new one is told */
@@ -178,7 +178,7 @@ struct source {
 };
 
 struct source_ops {
-    const char *scheme; /* "sqlite" */
+    const char *scheme; /* the first of its adapter's */
     size_t size;        /* of the adapter's struct, whose first member is struct source */
     bool keeps_intents; /* exactly_once is possible */
     /* Begins to connect. Configuration that can never work is an error with STOP. */

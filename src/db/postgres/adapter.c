@@ -34,6 +34,7 @@ OUTRIDER_ADAPTER(postgres) = {
     .schemes = "postgresql postgres",
     .is_source = true,
     .needs_server = true,
+    .is_example = true,
     .example = "postgresql://relay@db/shop",
     .form = "postgresql://USER@HOST/DATABASE",
     .library = "libpq",

@@ -5,6 +5,7 @@ OUTRIDER_ADAPTER(sqlite) = {
     .name = "sqlite",
     .schemes = "sqlite",
     .is_source = true,
+    .is_example = true,
     .example = "sqlite:shop.db",
     .form = "sqlite:FILE",
     .library = "libsqlite3",
