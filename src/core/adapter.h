@@ -31,8 +31,6 @@ struct adapter {
     const struct option *options;
     size_t n_options;
     size_t config_size; /* of the struct that the options are fields of */
-    /* Optional: what no single option can see; called where a URL names the adapter. */
-    int (*check)(const struct pipeline_config *c, struct outrider_error *err);
 };
 
 /* A row: OUTRIDER_ADAPTER(file) = {.name = "file", ...}; */

@@ -18,7 +18,7 @@
 static int pipeline_query(struct pg_store *s, const char *sql, const struct pg_args *args,
                           PGresult **ret_result, struct outrider_error *err)
 {
-    const struct pg_block block = {sql, "cannot change the pipeline", PG_WRITES};
+    const struct pg_block block = {sql, "cannot change the pipeline", PG_READS};
     struct pg_words words;
     outrider__pg_words_init(&words, &s->cat);
     outrider__pg_words_add(&words, "mine", sql_intent_mine);
