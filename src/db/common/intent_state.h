@@ -32,8 +32,8 @@
 /* What a take-over found. */
 struct intent_found {
     bool has_row;
-    bool is_open;   /* the row has a body */
-    bool is_in_use; /* exactly_once ran with the row, and nobody has noted that it is over */
+    bool is_open;      /* the row has a body */
+    bool is_in_use;    /* exactly_once ran with the row, and nobody has noted that it is over */
     const char *table; /* under which the row stands; NULL: the database has one outbox */
 };
 
