@@ -298,33 +298,48 @@ static int64_t event_counted_time(int64_t n, int epoch)
     return n < first_us / us_per[epoch] ? first_us : n * us_per[epoch];
 }
 
+/* A time as the server writes it in text. */
+static bool event_text_time(struct bytes text, int64_t *ret_us)
+{
+    if (bytes_eq(text, BYTES_LIT("infinity")))
+        *ret_us = CLOCK_NEVER;
+    else if (bytes_eq(text, BYTES_LIT("-infinity")))
+        *ret_us = 1;
+    else
+        return outrider__clock_parse(text, ret_us) == 0;
+    return true;
+}
+
+/* A time in binary: microseconds or days since the year 2000. */
+static bool event_binary_time(const struct cdc_cell *c, uint32_t type, int64_t *ret_us)
+{
+    int64_t n = outrider__cdc_cell_int(c, 0);
+    if (c->value.len == 8 && event_is_time(type)) {
+        *ret_us = n == INT64_MIN                 ? 1
+                  : n > INT64_MAX - CDC_EPOCH_US ? CLOCK_NEVER
+                                                 : n + CDC_EPOCH_US;
+        return true;
+    }
+    if (c->value.len != 4 || type != PG_DATE)
+        return false;
+    *ret_us = n == INT32_MAX ? CLOCK_NEVER : n == INT32_MIN ? 1 : n * 86400000000LL + CDC_EPOCH_US;
+    return true;
+}
+
 static int64_t event_time(struct row *w, enum cdc_role role, int64_t otherwise)
 {
     const struct cdc_cell *c = &w->cells[role];
+    uint32_t type = w->rel->types[role];
     int64_t us;
     if (c->form == 'n')
         return otherwise;
-    if (event_is_integer(w->rel->types[role]) && w->rel->outbox->epoch != EPOCH_NONE &&
+    if (event_is_integer(type) && w->rel->outbox->epoch != EPOCH_NONE &&
         (us = outrider__cdc_cell_int(c, INT64_MIN)) != INT64_MIN)
         return event_counted_time(us, w->rel->outbox->epoch);
-    if (c->form == 't') {
-        if (bytes_eq(c->value, BYTES_LIT("infinity")))
-            return CLOCK_NEVER;
-        if (bytes_eq(c->value, BYTES_LIT("-infinity")))
-            return 1;
-        if (outrider__clock_parse(c->value, &us) == 0)
-            return us;
-    } else if (c->form == 'b' && c->value.len == 8 && event_is_time(w->rel->types[role])) {
-        us = outrider__cdc_cell_int(c, 0);
-        if (us == INT64_MIN)
-            return 1;
-        return us > INT64_MAX - CDC_EPOCH_US ? CLOCK_NEVER : us + CDC_EPOCH_US;
-    } else if (c->form == 'b' && c->value.len == 4 && w->rel->types[role] == PG_DATE) {
-        int64_t days = outrider__cdc_cell_int(c, 0);
-        if (days == INT32_MAX || days == INT32_MIN)
-            return days > 0 ? CLOCK_NEVER : 1;
-        return days * 86400000000LL + CDC_EPOCH_US;
-    }
+    if (c->form == 't' && event_text_time(c->value, &us))
+        return us;
+    if (c->form == 'b' && event_binary_time(c, type, &us))
+        return us;
     event_row_malformed(w, role, "is no time");
     return otherwise;
 }

@@ -50,6 +50,7 @@ static void sql_add_words(struct pg_words *words, const struct pg_source *s)
     struct pg_bounds bounds = outrider__pg_bounds_of(3);
     struct strbuf event, types, names, unchanged, facts_unchanged, facts_tokens;
     struct strbuf *all[] = {&event, &types, &names, &unchanged, &facts_unchanged, &facts_tokens};
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         outrider__strbuf_init(all[i], SQL_TEXT_CAP);
     if (s->cat.payload_type != 0)
