@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The SQLite source: its life, its statements, its queue of operations. */
+/* The SQLite source: opening, taking over, and working on its operations. */
 #include "source.h"
 
 #include <errno.h>
@@ -11,16 +11,16 @@
 #include "source.sql.h"
 #include "sqlite.h"
 
-/* No call waits for another connection's lock: the queue does, which tries again
- * after a quarter of the time it has waited, within these bounds. */
+/* No call waits for a lock of another connection. The operation stays in the queue and
+ * is tried again after a quarter of the time it has waited, within these bounds. */
 #define BUSY_PAUSE_MIN_US 500
 #define BUSY_PAUSE_MAX_US 10000
-/* Writers check-point their WAL at 1000 pages by default: at twice that they
- * have, or there are none. A check-point syncs twice, and events would wait. */
+/* A check-point syncs twice, and events would wait for it. Writers make one at 1000
+ * pages by default: at twice that size no writer does it, and the relay must. */
 #define CHECKPOINT_PAGES "2000"
 #define STANDBY_PAUSE_US 250000
-/* A take-over that waits for a writer is given up early: nothing is in flight
- * yet, and an operator should hear why nothing starts. */
+/* A take-over waits for a writer no longer than this: nothing is in flight yet, and an
+ * operator wants to know why nothing starts. */
 #define TAKE_OVER_TIMEOUT_US 2000000
 
 static const char *const source_blocks[ST_COUNT] = {
@@ -243,7 +243,7 @@ static int64_t sqlite_source_busy_pause_us(const struct sqlite_source *s, struct
     return pause < BUSY_PAUSE_MAX_US ? pause : BUSY_PAUSE_MAX_US;
 }
 
-/* Looks for new events, and wakes for the lock as well. */
+/* Looks for new events while the oldest operation waits for a lock. */
 static int sqlite_source_watch_meanwhile(struct sqlite_source *s, struct instant now,
                                          struct outrider_error *err)
 {
@@ -255,7 +255,7 @@ static int sqlite_source_watch_meanwhile(struct sqlite_source *s, struct instant
     return 0;
 }
 
-/* The first operation waits for a lock. */
+/* The oldest operation waits for a lock: do what can be done meanwhile. */
 static int sqlite_source_advance_behind(struct sqlite_source *s, struct instant now,
                                         struct source_op **ret_done, struct outrider_error *err)
 {

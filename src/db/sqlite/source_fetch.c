@@ -72,11 +72,11 @@ int outrider__sqlite_sync(struct sqlite_source *s, struct outrider_error *err)
 }
 
 /*
- * Under synchronous=NORMAL a commit that everybody sees is not on the disk
- * yet: after a power cut it would never have happened, and we would have told
- * the world of it. So the file that holds the commits is synced before events
- * leave; through SQLite's own descriptor, because closing another one of the
- * same file would drop the process's locks on it.
+ * Under synchronous=NORMAL a commit that everybody sees is not on the disk yet. A
+ * power cut undoes the commit, and its events must not have been published by then.
+ * So the file that holds the commits is synced before events leave. That is done
+ * through SQLite's own descriptor: closing another descriptor of the same file would
+ * drop the locks of the process on the file.
  */
 static int sqlite_fetch_make_durable(struct sqlite_source *s, int64_t newest,
                                      struct outrider_error *err)
@@ -92,13 +92,13 @@ static int sqlite_fetch_make_durable(struct sqlite_source *s, int64_t newest,
                             : 0;
 }
 
-/* The read begins at the row that was read last: if that row is not there, or
- * is another one, then seqs do not mean what they did. */
+/* Each read begins at the row that was read last. Where that row is gone or is another
+ * one, the seqs do not mean what they did. */
 static bool sqlite_fetch_is_anchor(const struct sqlite_source *s, sqlite3_value **v)
 {
     const char *id = (const char *)sqlite3_value_text(v[1]);
     struct bytes found = outrider__text_cut(bytes_of(id, (size_t)sqlite3_value_bytes(v[1])));
-    /* A row without an id was given one when it was read. */
+    /* A row without an id got one when it was read: any id fits. */
     return sqlite3_value_int64(v[0]) == s->read_seq &&
            (bytes_eq(found, strbuf_bytes(&s->read_id)) || found.len == 0);
 }
@@ -232,7 +232,7 @@ enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
     if (errno_value != 0)
         return (enum step)outrider__fail_errno(err, errno_value, "cannot read the outbox");
     if (b->n != 0)
-        outrider__batch_reset(b); /* tried before, and was in the way of a writer */
+        outrider__batch_reset(b); /* an earlier try found a writer's lock */
     b->is_parked = false;
     int rc = outrider__sqlite_run(s, ST_BEGIN);
     if (rc != SQLITE_OK)
@@ -254,7 +254,7 @@ enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
     if (b->n > 0 && s->read_seq > s->durable_seq && sqlite_fetch_make_durable(s, newest, err) < 0)
         return STEP_FAILED;
     if (s->config->replay && at_end)
-        s->read_seq = newest; /* rows that are older than asked for count as read */
+        s->read_seq = newest; /* rows from before the point count as read */
     s->base.ready = !at_end;
     if (s->mark >= 0 && (at_end || s->read_seq >= s->mark))
         s->base.mark_reached = true;
@@ -274,8 +274,8 @@ enum step outrider__sqlite_mark(struct sqlite_source *s, struct outrider_error *
     return STEP_DONE;
 }
 
-/* That row and those behind it, up to a share of the batch: a long lane must
- * not keep the others waiting. */
+/* Reads the row `head` and the rows behind it, up to a share of the batch: a long lane
+ * must not keep the other lanes waiting. */
 static int sqlite_fetch_read_lane(struct sqlite_source *s, struct batch *b, int64_t head,
                                   struct bytes lane, struct outrider_error *err)
 {
@@ -290,7 +290,7 @@ static int sqlite_fetch_read_lane(struct sqlite_source *s, struct batch *b, int6
     while (!batch_is_full(b) && sqlite3_step(st) == SQLITE_ROW) {
         struct event *e;
         if (sqlite3_column_int(st, LANE_IS_DEAD))
-            break; /* where dead letters are read at all, they block */
+            break; /* dead letters are read only where they block */
         if (outrider__sqlite_row_of(st, b, &max, &s->clock, &e, err) < 0)
             return SQLITE_NOMEM;
         e->is_parked = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exactly once: the pipeline's row in outrider_intent (core/progress.h). Each
- * change of it stands in one transaction with what it settles, which fails when
- * the epoch of the cursor is not ours any more.
+ * Exactly once: the pipeline's row in outrider_intent. common/intent_state.h decides;
+ * here the row is read and written. A change of the row and what it settles are one
+ * transaction, which fails when the epoch of the cursor is not ours any more.
  */
 #include "source.h"
 
@@ -60,7 +60,7 @@ enum step outrider__sqlite_intent_take(struct sqlite_source *s, struct outrider_
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot read outrider_intent", err);
     struct cursor_place at = outrider__sqlite_place(s);
-    enum intent_start start; /* nobody waits for a note that exactly_once is over */
+    enum intent_start start; /* nobody publishes beside this relay: there is nobody to tell */
     return outrider__intent_start(&at, &found, &start, err) < 0 ? STEP_FAILED : STEP_DONE;
 }
 

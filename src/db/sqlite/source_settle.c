@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing: one transaction per batch holds the position, what is parked and
- * what leaves the parked rows; and clean-up.
+ * Writing. One transaction per batch saves the position, adds the rows to park, and
+ * changes or removes parked rows. Clean-up is here too.
  *
  * Every transaction begins with the cursor row under `epoch = mine`, so that a
  * relay that was taken over changes nothing any more.
@@ -74,7 +74,7 @@ struct parked_state {
     int64_t next_us;
 };
 
-/* First in its lane: parked, with a time; behind others: queued, without one. */
+/* The first row of a lane is parked and has a time; rows behind it are queued. */
 static struct parked_state sqlite_settle_state_of(const struct event *e, bool is_first)
 {
     if (e->outcome == OUTCOME_DEAD)
@@ -102,7 +102,7 @@ static void sqlite_settle_bind_failure(sqlite3_stmt *st, int first, const struct
     sqlite_settle_bind_text(st, first + 2, why.message);
 }
 
-/* A copy made by the database itself: an event too large to be read needs no memory here. */
+/* The database itself copies the row: an event that is too large needs no memory here. */
 static int sqlite_settle_park(struct sqlite_source *s, const struct event *e, int64_t now_us)
 {
     struct bytes lane = outcome_lane(e, s->config->ordered);
@@ -148,7 +148,8 @@ static int sqlite_settle_remove_parked(struct sqlite_source *s, const struct eve
     return sqlite3_reset(st);
 }
 
-/* An operator may have put another one before it. */
+/* The row may not be the first of its lane any more: an operator may have retried
+ * another one. */
 static int sqlite_settle_update_parked(struct sqlite_source *s, const struct event *e,
                                        struct bytes lane, int64_t now_us)
 {
@@ -171,8 +172,8 @@ static int sqlite_settle_update_parked(struct sqlite_source *s, const struct eve
     return sqlite3_reset(st);
 }
 
-/* The lane under which the row was parked: `ordered` may have been another then.
- * A null one where an operator has discarded the row meanwhile. */
+/* The lane under which the row was parked; the row knows it, because `ordered` may have
+ * changed since. A null lane: an operator has discarded the row meanwhile. */
 static int sqlite_settle_lane_of_parked(struct sqlite_source *s, const struct event *e,
                                         struct bytes *ret_lane)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing: one request, which is one transaction, holds the cursor (under
- * `epoch = mine`, or it fails), what is parked and what leaves the parked
- * rows; and clean-up.
+ * Writing. One request is one transaction: it saves the cursor (and fails where the
+ * epoch is not ours any more), adds the rows to park, and changes or removes parked
+ * rows. Clean-up is here too.
  */
 #include "postgres/poll_log/log.h"
 

@@ -63,7 +63,7 @@ static struct pg_args *pg_intent_args(struct pg_source *s)
     return a;
 }
 
-/* The same and the names of the pipeline's tables. */
+/* The pipeline, the outbox, and the names of all tables of the pipeline. */
 static struct pg_args *pg_intent_args_with_tables(struct pg_source *s)
 {
     const struct string_list *tables = &s->config->source.tables;
@@ -97,7 +97,7 @@ static const char *pg_intent_table_of(const struct pg_source *s, const char *out
     return *outbox != '\0' ? outbox : s->cat.table;
 }
 
-/* Contract (3). */
+/* intent.h (3) */
 static int pg_intent_fail_others(const struct pg_source *s, const PGresult *r,
                                  struct outrider_error *err)
 {
@@ -248,7 +248,7 @@ static int pg_intent_on_saved(void *ctx, PGresult **results, int n, struct outri
     return 0;
 }
 
-/* Nothing to settle: the row alone. */
+/* There is no batch to settle: the request holds the row alone. */
 static int pg_intent_save_row(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
 {
     if (outrider__pg_request_begin(&s->conn, pg_intent_on_saved, op, err) < 0 ||

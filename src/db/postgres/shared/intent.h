@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Exactly once: the pipeline's row in outrider_intent (core/progress.h), for
- * every layout.
+ * Exactly once: the pipeline's row in outrider_intent, for every layout.
+ * common/intent_state.h decides what becomes of the row.
  *
  *  (1) The row has an epoch of its own, counted up when a pipeline is taken
  *      over; every change says `epoch = mine`, or fails and all of its
@@ -48,9 +48,8 @@ struct pg_intent {
     bool has_recalled;
 };
 
-/* Takes the row over, or, without exactly_once, looks whether there is an intent
- * that only exactly_once can settle, and notes that it is over otherwise. A replay
- * settles nothing and leaves the row alone. is_taken says when it is done. */
+/* Takes the row over, or leaves it where the pipeline runs without exactly_once. A
+ * replay settles nothing and does not touch the row. is_taken says when this is done. */
 int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err);
 void outrider__pg_intent_release(struct pg_source *s);
 /* Starts INTENT and RECALL. */
