@@ -8,7 +8,7 @@
 #include "base/failpoint.h"
 #include "base/uuid.h"
 
-static int ask(struct status_source *d, struct outrider_error *err);
+static int fetch_ask(struct status_source *d, struct outrider_error *err);
 
 int64_t outrider__pg_status_room(const struct status_source *d)
 {
@@ -22,8 +22,8 @@ int64_t outrider__pg_status_room(const struct status_source *d)
 }
 
 /* Another owner for every claim: see poll_status/status.h (4). */
-static void name_owner(struct status_source *d, const struct status_table *t,
-                       char owner[STATUS_OWNER_SIZE])
+static void fetch_name_owner(struct status_source *d, const struct status_table *t,
+                             char owner[STATUS_OWNER_SIZE])
 {
     const struct map_column *c = t->a.map.columns[ROLE_LOCKED_BY];
     d->n_claims++;
@@ -44,7 +44,7 @@ static void name_owner(struct status_source *d, const struct status_table *t,
  * is executed, the rows of a batch that is being settled say themselves what became of
  * them. Leaving them out would pass over a row that is given back, and return the next
  * one of its key. */
-static void add_in_flight(struct status_source *d, const struct status_table *t)
+static void fetch_add_in_flight(struct status_source *d, const struct status_table *t)
 {
     outrider__pg_array_begin(&d->args, PG_TEXT);
     for (size_t i = 0; i < STATUS_FLIGHTS_MAX; i++) {
@@ -57,19 +57,19 @@ static void add_in_flight(struct status_source *d, const struct status_table *t)
     outrider__pg_array_end(&d->args);
 }
 
-static void add_claim(struct status_source *d, const struct status_table *t)
+static void fetch_add_claim(struct status_source *d, const struct status_table *t)
 {
     if (t->claims) {
-        name_owner(d, t, d->fetching.owner);
+        fetch_name_owner(d, t, d->fetching.owner);
         outrider__pg_arg_str(&d->args, d->fetching.owner);
     } else {
-        add_in_flight(d, t);
+        fetch_add_in_flight(d, t);
     }
 }
 
 /* Rows beyond what fits were claimed too: back with them, untouched. */
-static int release_rest(struct status_source *d, const PGresult *r, int first,
-                        struct outrider_error *err)
+static int fetch_release_rest(struct status_source *d, const PGresult *r, int first,
+                              struct outrider_error *err)
 {
     struct status_table *t = d->fetching.table;
     if (!t->claims || first >= PQntuples(r))
@@ -87,7 +87,7 @@ static int release_rest(struct status_source *d, const PGresult *r, int first,
     return outrider__pg_request(&d->s->conn, &t->st[ST_RELEASE], &d->args, NULL, NULL, err);
 }
 
-static int fill(struct status_source *d, const PGresult *r, struct outrider_error *err)
+static int fetch_fill(struct status_source *d, const PGresult *r, struct outrider_error *err)
 {
     struct batch *b = d->fetching.batch;
     struct bounded_read *read = &d->fetching.table->read;
@@ -109,10 +109,10 @@ static int fill(struct status_source *d, const PGresult *r, struct outrider_erro
     if (d->s->config->replay && b->n > 0 &&
         outrider__pg_status_replay_note(d->fetching.table, &b->events[b->n - 1], err) < 0)
         return -1;
-    return release_rest(d, r, i, err);
+    return fetch_release_rest(d, r, i, err);
 }
 
-static int finish(struct status_source *d, struct outrider_error *err)
+static int fetch_finish(struct status_source *d, struct outrider_error *err)
 {
     struct pg_op *op = d->fetch_op;
     d->fetch_op = NULL;
@@ -137,29 +137,29 @@ static int finish(struct status_source *d, struct outrider_error *err)
 
 int outrider__pg_status_was_empty(struct status_source *d, struct outrider_error *err)
 {
-    return ++d->n_tried < d->n_tables ? ask(d, err) : finish(d, err);
+    return ++d->n_tried < d->n_tables ? fetch_ask(d, err) : fetch_finish(d, err);
 }
 
-static int fetched(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int fetch_on_rows(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     struct status_table *t = d->fetching.table;
     (void)n;
-    if (fill(d, results[0], err) < 0)
+    if (fetch_fill(d, results[0], err) < 0)
         return -1;
     t->is_exhausted = !d->is_before_mark && PQntuples(results[0]) < d->limit &&
                       d->fetching.batch->n == (size_t)PQntuples(results[0]);
     if (outrider__read_is_repeated(&t->read, d->fetching.batch)) {
         d->next_table = (size_t)(t - d->tables); /* it begins with a large one: again */
-        return ask(d, err);
+        return fetch_ask(d, err);
     }
-    return d->fetching.batch->n == 0 ? outrider__pg_status_was_empty(d, err) : finish(d, err);
+    return d->fetching.batch->n == 0 ? outrider__pg_status_was_empty(d, err) : fetch_finish(d, err);
 }
 
 /* Asks the table whose turn it is. What a crash of the server could still undo
  * must not be published: a claim's own commit is flushed behind it; without
  * one, a small message is, if anything is not flushed yet. */
-static int ask(struct status_source *d, struct outrider_error *err)
+static int fetch_ask(struct status_source *d, struct outrider_error *err)
 {
     struct status_table *t = &d->tables[d->next_table];
     d->next_table = (d->next_table + 1) % d->n_tables;
@@ -176,9 +176,9 @@ static int ask(struct status_source *d, struct outrider_error *err)
     if (d->s->config->replay)
         outrider__pg_status_replay_args(d, t);
     else
-        add_claim(d, t);
+        fetch_add_claim(d, t);
     struct pg_conn *c = &d->s->conn;
-    if (outrider__pg_request_begin(c, fetched, d, err) < 0 ||
+    if (outrider__pg_request_begin(c, fetch_on_rows, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_FETCH], &d->args, err) < 0)
         return -1;
     if (!t->claims && outrider__pg_request_add(c, &d->st_flush, NULL, err) < 0)
@@ -196,6 +196,6 @@ int outrider__pg_status_fetch(struct status_source *d, struct pg_op *op, struct 
     d->is_before_mark = false;
     d->n_tried = 0;
     if (outrider__pg_status_room(d) == 0)
-        return finish(d, err);
-    return ask(d, err);
+        return fetch_finish(d, err);
+    return fetch_ask(d, err);
 }

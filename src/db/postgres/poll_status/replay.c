@@ -9,25 +9,25 @@
  */
 #include "postgres/poll_status/status.h"
 
-static bool has(const struct status_table *t, enum column_role role)
+static bool replay_has(const struct status_table *t, enum column_role role)
 {
     return t->a.map.columns[role] != NULL;
 }
 
-static enum column_role time_role(const struct status_table *t)
+static enum column_role replay_time_role(const struct status_table *t)
 {
-    return has(t, ROLE_CREATED_AT) ? ROLE_CREATED_AT : ROLE_OCCURRED_AT;
+    return replay_has(t, ROLE_CREATED_AT) ? ROLE_CREATED_AT : ROLE_OCCURRED_AT;
 }
 
 int outrider__pg_status_replay_check(const struct status_source *d, const struct status_table *t,
                                      struct outrider_error *err)
 {
-    if (d->s->config->replay_from_seq > 0 && !has(t, ROLE_SEQ))
+    if (d->s->config->replay_from_seq > 0 && !replay_has(t, ROLE_SEQ))
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "table %s has no sequence to begin at: use --since TIME, or name its "
                               "column with map.seq",
                               t->a.outbox);
-    if (d->s->config->replay_since_us > 0 && !has(t, time_role(t)))
+    if (d->s->config->replay_since_us > 0 && !replay_has(t, replay_time_role(t)))
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "table %s has no time to begin at: use --from-seq N, or name its "
                               "column with map.created_at",
@@ -35,35 +35,35 @@ int outrider__pg_status_replay_check(const struct status_source *d, const struct
     return 0;
 }
 
-static void behind(struct strbuf *q, const struct status_table *t)
+static void replay_behind(struct strbuf *q, const struct status_table *t)
 {
     strbuf_append_str(q, " AND ");
-    if (has(t, ROLE_SEQ)) {
+    if (replay_has(t, ROLE_SEQ)) {
         outrider__sql_column(q, &t->a, ROLE_SEQ, "o.");
         strbuf_append_str(q, " > $3::int8");
         return;
     }
     strbuf_append_str(q, "($4::text IS NULL OR (");
-    if (has(t, time_role(t))) {
-        outrider__pg_sql_time(q, &t->a, time_role(t), "o.");
+    if (replay_has(t, replay_time_role(t))) {
+        outrider__pg_sql_time(q, &t->a, replay_time_role(t), "o.");
         strbuf_append_str(q, ", ");
     }
     outrider__sql_column(q, &t->a, ROLE_ID, "o.");
     outrider__strbuf_appendf(q, ") > (%s$4::text::%s))",
-                             has(t, time_role(t)) ? "$3::timestamptz, " : "",
+                             replay_has(t, replay_time_role(t)) ? "$3::timestamptz, " : "",
                              t->a.map.columns[ROLE_ID]->type);
 }
 
-/* By that with which behind() compares: two times of a table can be one timestamptz
+/* By that with which replay_behind() compares: two times of a table can be one timestamptz
  * (nanoseconds; a local time in the hour that comes twice), and nothing may be passed over. */
-static void in_order(struct strbuf *q, const struct status_table *t)
+static void replay_in_order(struct strbuf *q, const struct status_table *t)
 {
-    if (has(t, ROLE_SEQ) || !has(t, time_role(t))) {
+    if (replay_has(t, ROLE_SEQ) || !replay_has(t, replay_time_role(t))) {
         outrider__pg_sql_page_order(q, &t->a, "o.");
         return;
     }
     strbuf_append_str(q, " ORDER BY ");
-    outrider__pg_sql_time(q, &t->a, time_role(t), "o.");
+    outrider__pg_sql_time(q, &t->a, replay_time_role(t), "o.");
     strbuf_append_str(q, ", ");
     outrider__sql_column(q, &t->a, ROLE_ID, "o.");
 }
@@ -75,18 +75,19 @@ void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table 
     outrider__pg_sql_event(q, &t->a, "o.", &bounds);
     outrider__strbuf_appendf(q, ", 0::int4, 0::int8, false FROM %s o WHERE ", t->a.outbox);
     outrider__sql_published(q, &t->a, "o.");
-    behind(q, t);
-    outrider__strbuf_appendf(q, " AND ($%d::timestamptz IS NULL OR ", has(t, ROLE_SEQ) ? 4 : 5);
-    if (has(t, time_role(t))) {
-        outrider__sql_column(q, &t->a, time_role(t), "o.");
+    replay_behind(q, t);
+    outrider__strbuf_appendf(q, " AND ($%d::timestamptz IS NULL OR ",
+                             replay_has(t, ROLE_SEQ) ? 4 : 5);
+    if (replay_has(t, replay_time_role(t))) {
+        outrider__sql_column(q, &t->a, replay_time_role(t), "o.");
         strbuf_append_str(q, " >= ");
-        outrider__pg_sql_stamp(q, &t->a, time_role(t),
-                               has(t, ROLE_SEQ) ? "$4::timestamptz" : "$5::timestamptz");
+        outrider__pg_sql_stamp(q, &t->a, replay_time_role(t),
+                               replay_has(t, ROLE_SEQ) ? "$4::timestamptz" : "$5::timestamptz");
     } else {
         strbuf_append_str(q, "true");
     }
     strbuf_append_str(q, ")");
-    in_order(q, t);
+    replay_in_order(q, t);
     strbuf_append_str(q, " LIMIT $1::int8");
 }
 
@@ -94,10 +95,10 @@ void outrider__pg_status_replay_args(struct status_source *d, const struct statu
 {
     const struct pipeline_config *c = d->s->config;
     const struct status_replay *p = &t->replay;
-    if (has(t, ROLE_SEQ)) {
+    if (replay_has(t, ROLE_SEQ)) {
         outrider__pg_arg_int8(&d->args, p->is_begun ? p->seq : c->replay_from_seq - 1);
     } else {
-        if (has(t, time_role(t)))
+        if (replay_has(t, replay_time_role(t)))
             outrider__pg_arg_time(&d->args, p->time_us);
         else
             outrider__pg_arg_null(&d->args, PG_TIMESTAMPTZ);
@@ -118,7 +119,7 @@ int outrider__pg_status_replay_note(struct status_table *t, const struct event *
     struct status_replay *p = &t->replay;
     p->is_begun = true;
     p->seq = last->seq;
-    p->time_us = has(t, ROLE_CREATED_AT) ? last->created_at_us : last->occurred_at_us;
+    p->time_us = replay_has(t, ROLE_CREATED_AT) ? last->created_at_us : last->occurred_at_us;
     outrider__strbuf_clear(&p->id);
     outrider__strbuf_append(&p->id, last->id);
     return p->id.failed ? outrider__fail_nomem(err) : 0;

@@ -53,7 +53,8 @@ static bool status_reads(const struct pg_catalog *cat, const struct pipeline_con
 }
 
 /* Mode cdc marks rows only if after_publish says so: what is unmarked was delivered. */
-static int check_mode(const struct status_source *d, const PGresult *r, struct outrider_error *err)
+static int status_check_mode(const struct status_source *d, const PGresult *r,
+                             struct outrider_error *err)
 {
     const char *name = d->s->config->name;
     if (strcmp(outrider__pg_get_str(r, 0, 2), "poll") == 0)
@@ -68,7 +69,8 @@ static int check_mode(const struct status_source *d, const PGresult *r, struct o
 }
 
 /* They claim nothing more once the intent's row is there. */
-static void warn_claimed(const struct status_source *d, const struct status_table *t, int64_t n)
+static void status_warn_claimed(const struct status_source *d, const struct status_table *t,
+                                int64_t n)
 {
     if (n > 0)
         outrider__pg_source_warn(d->s,
@@ -77,21 +79,21 @@ static void warn_claimed(const struct status_source *d, const struct status_tabl
                                  (long long)n, t->a.outbox);
 }
 
-static int take_over(struct status_source *d, struct outrider_error *err);
+static int status_take_over(struct status_source *d, struct outrider_error *err);
 
-static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int status_on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     struct status_table *t = &d->tables[d->taking];
     struct cursor_place at = {.config = d->s->config, .outbox = t->a.outbox};
     if (outrider__cursor_check_sink(&at, outrider__pg_get_bytes(results[0], 0, 1), err) < 0 ||
-        check_mode(d, results[0], err) < 0)
+        status_check_mode(d, results[0], err) < 0)
         return -1;
     t->epoch = outrider__pg_get_int(results[0], 0, 0, 0);
     if (t->sql[ST_CLAIMED] != NULL)
-        warn_claimed(d, t, outrider__pg_get_int(results[n - 1], 0, 0, 0));
+        status_warn_claimed(d, t, outrider__pg_get_int(results[n - 1], 0, 0, 0));
     if (++d->taking < d->n_tables)
-        return take_over(d, err);
+        return status_take_over(d, err);
     outrider__pg_source_activate(d->s);
     outrider__pg_status_look_soon(d);
     outrider__pg_status_tell_waiting(d);
@@ -114,14 +116,14 @@ void outrider__pg_status_take_args(struct status_source *d, const struct status_
 }
 
 /* The cursor row of one table after the other, and with it the epoch. */
-static int take_over(struct status_source *d, struct outrider_error *err)
+static int status_take_over(struct status_source *d, struct outrider_error *err)
 {
     struct status_table *t = &d->tables[d->taking];
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_status_try(d, t, err) < 0)
         return -1;
     outrider__pg_status_take_args(d, t);
-    if (outrider__pg_request_begin(c, on_taken, d, err) < 0 ||
+    if (outrider__pg_request_begin(c, status_on_taken, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_TAKE], &d->args, err) < 0)
         return -1;
     if (t->sql[ST_RECLAIM] != NULL && !d->competes &&
@@ -144,7 +146,7 @@ int outrider__pg_status_prepare(struct status_source *d, struct status_table *t,
 }
 
 /* Every table is known: decide who may relay them at the same time. */
-static int adopted_all(struct pg_source *s, struct outrider_error *err)
+static int status_adopted_all(struct pg_source *s, struct outrider_error *err)
 {
     struct status_source *d = status_of(s);
     bool can_compete = true;
@@ -172,15 +174,15 @@ static int adopted_all(struct pg_source *s, struct outrider_error *err)
         d->s->base.wake_us = d->s->now.mono_us;
         return 0;
     }
-    return take_over(d, err);
+    return status_take_over(d, err);
 }
 
-static struct outbox_table *table_at(struct pg_source *s, size_t i)
+static struct outbox_table *status_reader_table(struct pg_source *s, size_t i)
 {
     return &status_of(s)->tables[i].a;
 }
 
-static int on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int status_on_session(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     (void)results;
@@ -189,7 +191,7 @@ static int on_session(void *ctx, PGresult **results, int n, struct outrider_erro
 }
 
 /* "pipeline@host:pid/", which begins the name of every owner of ours. */
-static void name_owner(struct status_source *d)
+static void status_name_owner(struct status_source *d)
 {
     char host[64] = "", id[OUTRIDER_ID_SIZE];
     (void)gethostname(host, sizeof host - 1);
@@ -200,7 +202,7 @@ static void name_owner(struct status_source *d)
     (void)snprintf(d->host, sizeof d->host, "%.60s:%d", host, (int)getpid());
 }
 
-static int make(struct pg_source *s, struct outrider_error *err)
+static int status_make(struct pg_source *s, struct outrider_error *err)
 {
     struct status_source *d = calloc(1, sizeof *d);
     if (d == NULL)
@@ -213,7 +215,7 @@ static int make(struct pg_source *s, struct outrider_error *err)
     d->st_flush = (struct pg_statement){.sql = sql_flush, .what = "cannot flush the log"};
     outrider__arena_init(&d->arena, 16384);
     outrider__pg_args_init(&d->args);
-    name_owner(d);
+    status_name_owner(d);
     int n = outrider__study_count(s->config, err);
     if (n < 0)
         return -1;
@@ -221,8 +223,11 @@ static int make(struct pg_source *s, struct outrider_error *err)
     d->tables = calloc(d->n_tables, sizeof *d->tables);
     if (d->tables == NULL)
         return outrider__fail_nomem(err);
-    d->adoption = (struct table_reader){
-        .s = s, .n = d->n_tables, .table = table_at, .done = adopted_all, .arena = &d->arena};
+    d->adoption = (struct table_reader){.s = s,
+                                        .n = d->n_tables,
+                                        .table = status_reader_table,
+                                        .done = status_adopted_all,
+                                        .arena = &d->arena};
     return 0;
 }
 
@@ -240,16 +245,17 @@ static int status_begin(struct pg_source *s, struct outrider_error *err)
                               "after_publish: none leaves rows as they are, and polling would read "
                               "them again; set it to mark or delete, or use --mode cdc");
     if (s->layout_data[PG_LAYOUT_STATUS] != NULL)
-        return take_over(status_of(s), err);
-    if (make(s, err) < 0)
+        return status_take_over(status_of(s), err);
+    if (status_make(s, err) < 0)
         return -1;
     struct status_source *d = status_of(s);
-    return outrider__pg_request(&s->conn, &d->st_session, NULL, on_session, d, err);
+    return outrider__pg_request(&s->conn, &d->st_session, NULL, status_on_session, d, err);
 }
 
-static int cleanup_table(struct status_source *d, struct pg_op *op, struct outrider_error *err);
+static int status_cleanup_table(struct status_source *d, struct pg_op *op,
+                                struct outrider_error *err);
 
-static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int status_on_cleaned(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     struct status_source *d = status_of(op->source);
@@ -258,19 +264,19 @@ static int on_cleaned(void *ctx, PGresult **results, int n, struct outrider_erro
     op->op->removed += removed;
     op->op->more |= removed > 0 && removed == (uint64_t)d->s->config->cleanup.batch;
     op->table++;
-    return cleanup_table(d, op, err);
+    return status_cleanup_table(d, op, err);
 }
 
-static int on_dropped(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int status_on_dropped(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_op *op = ctx;
     (void)n;
     op->op->removed += (uint64_t)outrider__pg_get_int(results[0], 0, 0, 0);
-    return cleanup_table(status_of(op->source), op, err);
+    return status_cleanup_table(status_of(op->source), op, err);
 }
 
 /* Partitions first: what goes with them need not be deleted row by row. */
-static int cleanup(struct status_source *d, struct pg_op *op, struct outrider_error *err)
+static int status_cleanup(struct status_source *d, struct pg_op *op, struct outrider_error *err)
 {
     struct pg_source *s = d->s;
     op->op->removed = 0;
@@ -280,14 +286,15 @@ static int cleanup(struct status_source *d, struct pg_op *op, struct outrider_er
         return 0;
     }
     if (!outrider__pg_upkeep_may_drop(&s->upkeep, &s->cat, s->now))
-        return cleanup_table(d, op, err);
+        return status_cleanup_table(d, op, err);
     return outrider__pg_upkeep_drop(&s->upkeep, &s->conn, &s->cat,
                                     op->op->now_wall_us - s->config->cleanup.retention_us, s->now,
-                                    on_dropped, op, err);
+                                    status_on_dropped, op, err);
 }
 
 /* One portion of each table that may be cleaned up. */
-static int cleanup_table(struct status_source *d, struct pg_op *op, struct outrider_error *err)
+static int status_cleanup_table(struct status_source *d, struct pg_op *op,
+                                struct outrider_error *err)
 {
     const struct pipeline_config *config = d->s->config;
     for (; op->table < d->n_tables; op->table++) {
@@ -297,7 +304,8 @@ static int cleanup_table(struct status_source *d, struct pg_op *op, struct outri
         outrider__pg_args_clear(&d->args);
         outrider__pg_arg_time(&d->args, op->op->now_wall_us - config->cleanup.retention_us);
         outrider__pg_arg_int8(&d->args, config->cleanup.batch);
-        return outrider__pg_request(&d->s->conn, &t->st[ST_CLEANUP], &d->args, on_cleaned, op, err);
+        return outrider__pg_request(&d->s->conn, &t->st[ST_CLEANUP], &d->args, status_on_cleaned,
+                                    op, err);
     }
     pg_op_done(op);
     return 0;
@@ -325,12 +333,12 @@ static int status_start(struct pg_source *s, struct pg_op *op, struct outrider_e
     case SOURCE_RECALL:
         return outrider__pg_status_settle(d, op, err);
     case SOURCE_CLEANUP:
-        return cleanup(d, op, err);
+        return status_cleanup(d, op, err);
     }
     return 0;
 }
 
-static int on_renewed(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int status_on_renewed(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     (void)results;
@@ -341,7 +349,7 @@ static int on_renewed(void *ctx, PGresult **results, int n, struct outrider_erro
 }
 
 /* ids, owner and claim numbers of a batch: what every statement on claimed rows takes. */
-static void add_claimed(struct status_source *d, const struct status_flight *f)
+static void status_add_claimed(struct status_source *d, const struct status_flight *f)
 {
     outrider__pg_args_clear(&d->args);
     outrider__pg_array_begin(&d->args, PG_TEXT);
@@ -356,7 +364,7 @@ static void add_claimed(struct status_source *d, const struct status_flight *f)
 }
 
 /* What is in flight stays ours for another lease. */
-static int renew(struct status_source *d, struct outrider_error *err)
+static int status_renew(struct status_source *d, struct outrider_error *err)
 {
     struct pg_conn *c = &d->s->conn;
     bool any = false;
@@ -365,10 +373,10 @@ static int renew(struct status_source *d, struct outrider_error *err)
         struct status_flight *f = &d->flights[i];
         if (f->batch == NULL || !f->table->claims || f->table->sql[ST_RENEW] == NULL)
             continue;
-        if (!any && outrider__pg_request_begin(c, on_renewed, d, err) < 0)
+        if (!any && outrider__pg_request_begin(c, status_on_renewed, d, err) < 0)
             return -1;
         any = true;
-        add_claimed(d, f);
+        status_add_claimed(d, f);
         if (outrider__pg_request_add(c, &f->table->st[ST_RENEW], &d->args, err) < 0)
             return -1;
     }
@@ -380,7 +388,7 @@ static int renew(struct status_source *d, struct outrider_error *err)
 }
 
 /* The server ends a session that is silent for too long (leader.h (3)). */
-static int beat(struct status_source *d, struct instant now, struct outrider_error *err)
+static int status_beat(struct status_source *d, struct instant now, struct outrider_error *err)
 {
     if (d->s->conn.n_requests > 0 || d->beat_us == 0)
         d->beat_us = now.mono_us + LEADER_HEARTBEAT_US;
@@ -393,11 +401,11 @@ static int beat(struct status_source *d, struct instant now, struct outrider_err
 static int status_tick(struct pg_source *s, struct instant now, struct outrider_error *err)
 {
     struct status_source *d = status_of(s);
-    if (beat(d, now, err) < 0 || outrider__pg_status_watch_words(d, err) < 0)
+    if (status_beat(d, now, err) < 0 || outrider__pg_status_watch_words(d, err) < 0)
         return -1;
     if (d->fetch_op == NULL && now.mono_us >= d->look_us)
         s->base.ready = outrider__pg_status_room(d) > 0;
-    if (now.mono_us >= d->renew_us && !d->is_renewing && renew(d, err) < 0)
+    if (now.mono_us >= d->renew_us && !d->is_renewing && status_renew(d, err) < 0)
         return -1;
     s->base.wake_us = d->renew_us < d->beat_us ? d->renew_us : d->beat_us;
     if (!d->is_looking && d->words_us < s->base.wake_us)
@@ -410,14 +418,14 @@ static int status_tick(struct pg_source *s, struct instant now, struct outrider_
 
 /* Rows that a stop found on their way go back at once, where that is possible:
  * nobody waits for the answer. Otherwise their lease ends by itself. */
-static void give_back(struct status_source *d)
+static void status_give_back(struct status_source *d)
 {
     struct pg_conn *c = &d->s->conn;
     for (size_t i = 0; i < STATUS_FLIGHTS_MAX && c->state == PG_UP; i++) {
         struct status_flight *f = &d->flights[i];
         if (f->batch == NULL || !f->table->claims)
             continue;
-        add_claimed(d, f);
+        status_add_claimed(d, f);
         if (outrider__pg_request(c, &f->table->st[ST_RELEASE], &d->args, NULL, NULL, NULL) < 0)
             return;
     }
@@ -430,7 +438,7 @@ static void status_close(struct pg_source *s)
     struct status_source *d = s->layout_data[PG_LAYOUT_STATUS];
     if (d == NULL)
         return;
-    give_back(d);
+    status_give_back(d);
     for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++) {
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);

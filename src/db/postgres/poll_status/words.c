@@ -22,7 +22,7 @@ void outrider__pg_status_tell_waiting(const struct status_source *d)
     }
 }
 
-static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int words_on_taken(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     struct status_table *t = d->fetching.table;
@@ -35,16 +35,16 @@ static int on_taken(void *ctx, PGresult **results, int n, struct outrider_error 
 }
 
 /* The words are known, and remembered before a row is read by them. */
-static int begin_reading(struct status_source *d, struct status_table *t,
-                         struct outrider_error *err)
+static int words_begin_reading(struct status_source *d, struct status_table *t,
+                               struct outrider_error *err)
 {
     if (outrider__pg_status_prepare(d, t, err) < 0 || outrider__pg_status_try(d, t, err) < 0)
         return -1;
     outrider__pg_status_take_args(d, t);
-    return outrider__pg_request(&d->s->conn, &t->st[ST_TAKE], &d->args, on_taken, d, err);
+    return outrider__pg_request(&d->s->conn, &t->st[ST_TAKE], &d->args, words_on_taken, d, err);
 }
 
-static int on_words(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int words_on_words(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     struct status_table *t = d->fetching.table;
@@ -70,7 +70,7 @@ static int on_words(void *ctx, PGresult **results, int n, struct outrider_error 
         return -1;
     }
     return t->a.map.waits_for_words ? outrider__pg_status_was_empty(d, err)
-                                    : begin_reading(d, t, err);
+                                    : words_begin_reading(d, t, err);
 }
 
 int outrider__pg_status_learn(struct status_source *d, struct status_table *t,
@@ -80,12 +80,12 @@ int outrider__pg_status_learn(struct status_source *d, struct status_table *t,
         t->is_exhausted = true;
         return outrider__pg_status_was_empty(d, err);
     }
-    return outrider__pg_request(&d->s->conn, &t->st[ST_WORDS], NULL, on_words, d, err);
+    return outrider__pg_request(&d->s->conn, &t->st[ST_WORDS], NULL, words_on_words, d, err);
 }
 
 /* Whether the rows have other words than those that were told. */
-static bool is_news(struct status_table *t, const PGresult *r, uint64_t n,
-                    struct outrider_error *err)
+static bool words_is_news(struct status_table *t, const PGresult *r, uint64_t n,
+                          struct outrider_error *err)
 {
     struct strbuf words;
     bool is_new = false;
@@ -105,7 +105,7 @@ static bool is_news(struct status_table *t, const PGresult *r, uint64_t n,
     return is_new;
 }
 
-static int on_uncovered(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int words_on_uncovered(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct status_source *d = ctx;
     struct status_table *t = &d->tables[d->words_table];
@@ -113,7 +113,7 @@ static int on_uncovered(void *ctx, PGresult **results, int n, struct outrider_er
     (void)n;
     outrider__strbuf_init(&words, 4096);
     uint64_t count = outrider__pg_table_uncovered(results[0], &words);
-    if (is_news(t, results[0], count, err))
+    if (words_is_news(t, results[0], count, err))
         outrider__pg_source_warn(d->s,
                                  "rows of %s are in a state that no word covers, and are not "
                                  "delivered: %.100s; say what it means with map.status_values",
@@ -138,5 +138,5 @@ int outrider__pg_status_watch_words(struct status_source *d, struct outrider_err
     }
     d->is_looking = true;
     return outrider__pg_request(&d->s->conn, &d->tables[d->words_table].st[ST_UNCOVERED], NULL,
-                                on_uncovered, d, err);
+                                words_on_uncovered, d, err);
 }
