@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "core/options.h"
+#include "core/replay.h"
 
 static void release(struct runners *rs)
 {
@@ -33,7 +34,7 @@ static int add_runner(struct runners *rs, struct pipeline_config *c, struct outr
     if (outrider__config_check(c, err) < 0)
         return -1;
     rs->n++;
-    return outrider__runner_init(r, c, &rs->log, rs->done_fd, err);
+    return outrider__runner_init(r, c, rs, err);
 }
 
 static void log_warnings(struct log *log, const struct cli_setup *s)
@@ -50,8 +51,7 @@ static void log_warnings(struct log *log, const struct cli_setup *s)
     }
 }
 
-static int make(struct runners *rs, void (*adjust)(const struct args *a, struct pipeline_config *c),
-                struct outrider_error *err)
+static int make(struct runners *rs, struct outrider_error *err)
 {
     struct generation *g = calloc(1, sizeof(*g));
     if (g == NULL)
@@ -75,7 +75,7 @@ static int make(struct runners *rs, void (*adjust)(const struct args *a, struct 
         struct pipeline_config *c = &g->setup.file.pipelines[i];
         if (g->setup.selected && g->setup.selected != c)
             continue;
-        adjust(rs->args, c);
+        rs->adjust(rs->args, c);
         if (add_runner(rs, c, err) < 0)
             return -1;
     }
@@ -115,10 +115,11 @@ static void adjust_relay(const struct args *a, struct pipeline_config *c)
 
 int outrider__cmd_relay(const struct args *a)
 {
-    struct runners rs = {.args = a, .done_fd = -1, .once = outrider__args_has(a, F_ONCE)};
+    struct runners rs = {
+        .args = a, .adjust = adjust_relay, .done_fd = -1, .once = outrider__args_has(a, F_ONCE)};
     struct outrider_error err = {0};
     int code;
-    if (make(&rs, adjust_relay, &err) < 0) {
+    if (make(&rs, &err) < 0) {
         code = outrider__cli_fail_as(CLI_USAGE, &err);
     } else {
         code = outrider__runners_run(&rs);
@@ -131,21 +132,20 @@ int outrider__cmd_relay(const struct args *a)
 
 static void adjust_replay(const struct args *a, struct pipeline_config *c)
 {
-    c->once = true;
-    c->replay = true;
-    c->replay_from_seq = outrider__args_number(a, F_FROM_SEQ, 0);
-    c->replay_since_us = outrider__args_time(a, F_SINCE, outrider__clock_now().wall_us);
+    outrider__replay_configure(c, outrider__args_number(a, F_FROM_SEQ, 0),
+                               outrider__args_time(a, F_SINCE, outrider__clock_now().wall_us));
 }
 
 int outrider__cmd_replay(const struct args *a)
 {
-    struct runners rs = {.args = a, .done_fd = -1, .once = true};
+    struct runners rs = {
+        .args = a, .adjust = adjust_replay, .is_replay = true, .done_fd = -1, .once = true};
     struct outrider_error err = {0};
     int code;
     if (outrider__args_has(a, F_SINCE) == outrider__args_has(a, F_FROM_SEQ))
         return outrider__cli_usage(a, "replay needs a point to begin at: --since TIME or "
                                       "--from-seq N");
-    if (make(&rs, adjust_replay, &err) < 0) {
+    if (make(&rs, &err) < 0) {
         code = outrider__cli_fail_as(CLI_USAGE, &err);
     } else if (rs.n != 1) {
         code = outrider__cli_usage(a, "which pipeline? --name NAME");

@@ -80,7 +80,7 @@ static void try_again(struct runners *rs, struct runner *r, const struct pipelin
     struct outrider_error err = {0};
     struct log_entry l;
     outrider__runner_release(r);
-    int rc = outrider__runner_init(r, fresh, &rs->log, rs->done_fd, &err);
+    int rc = outrider__runner_init(r, fresh, rs, &err);
     atomic_store(&r->generation, generation);
     atomic_store(&r->next_generation, generation);
     if (rc == 0)
@@ -124,7 +124,9 @@ static int load(struct runners *rs, struct generation **ret_generation, struct o
         return -1;
     }
     for (size_t i = 0; i < rs->n; i++) {
-        const struct pipeline_config *c = named(&g->setup, rs->items[i].log.name);
+        struct pipeline_config *c = named(&g->setup, rs->items[i].log.name);
+        if (c)
+            rs->adjust(rs->args, c);
         if (c && outrider__config_check(c, err) < 0) {
             outrider__setup_release(&g->setup);
             free(g);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/url.h"
+#include "core/replay.h"
 #include "run/pipeline.h"
 
 static void on_settled(void *ctx, struct instant now, const struct batch *b)
@@ -58,15 +59,15 @@ static void on_ended(void *ctx)
         continue;
 }
 
-int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct log *log,
-                          int done_fd, struct outrider_error *err)
+int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct runners *rs,
+                          struct outrider_error *err)
 {
     struct relay_setup setup = {.seed = (uint64_t)outrider__clock_now().wall_us};
     const struct engine_hooks hooks = {.ctx = r, .woken = take_reload, .ended = on_ended};
-    *r = (struct runner){.config = *c, .done_fd = done_fd};
+    *r = (struct runner){.config = *c, .done_fd = rs->done_fd};
     r->next = r->config;
     pthread_mutex_init(&r->mutex, NULL);
-    r->log = (struct log_pipeline){.log = log, .name = c->name};
+    r->log = (struct log_pipeline){.log = &rs->log, .name = c->name};
     if (outrider__engine_init(&r->engine, err) < 0 ||
         redacted(c->source.url, c->arena, &r->log.source, err) < 0 ||
         redacted(c->sink.url, c->arena, &r->log.sink, err) < 0)
@@ -78,6 +79,11 @@ int outrider__runner_init(struct runner *r, const struct pipeline_config *c, str
     setup.observers = &r->log_observer;
     if (outrider__pipeline_adapters(c, &setup, err) < 0)
         return -1;
+    if (rs->is_replay) {
+        if (outrider__replay_wrap(setup.source_ops, &r->replay, err) < 0)
+            return -1;
+        setup.source_ops = &r->replay;
+    }
     return outrider__engine_prepare(&r->engine, &setup, &hooks, err);
 }
 

@@ -26,6 +26,7 @@ struct runner {
     struct engine engine;
     struct log_pipeline log;
     struct relay_observer log_observer, counter;
+    struct source_ops replay;    /* of a replay: its source */
     int done_fd;                 /* wakes the main thread; not owned */
     bool has_failed;             /* was told; tried anew by a reload */
     pthread_mutex_t mutex;       /* of next */
@@ -44,6 +45,9 @@ struct generation {
 
 struct runners {
     const struct args *args;
+    /* What the command line says of every pipeline, also after a reload. */
+    void (*adjust)(const struct args *a, struct pipeline_config *c);
+    bool is_replay; /* sources are wrapped: core/replay.h */
     struct log log;
     struct runner *items;
     size_t n;
@@ -58,8 +62,8 @@ struct runners {
 
 /* Makes a relay for a configuration, which is copied; what it points at is not.
  * A runner that could not be initialised is released all the same. */
-int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct log *log,
-                          int done_fd, struct outrider_error *err);
+int outrider__runner_init(struct runner *r, const struct pipeline_config *c, struct runners *rs,
+                          struct outrider_error *err);
 bool outrider__runner_has_ended(struct runner *r);
 /* Joins the thread if there is one. */
 void outrider__runner_release(struct runner *r);

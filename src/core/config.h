@@ -202,9 +202,8 @@ struct pipeline_config {
 
     /* Not options: how the pipeline is run. */
     bool once;
-    bool replay;               /* read from a point, settle nothing: replay_* */
-    int64_t replay_from_seq;   /* 0: not given */
-    int64_t replay_since_us;   /* 0: not given */
+    int64_t replay_from_seq;   /* core/replay.h: the point to begin at; 0: not given */
+    int64_t replay_since_us;   /* the same as a time; 0: not given */
     void *source_data;         /* for a source that no URL names: what it reads from */
     const char *sink_identity; /* sink URL without credentials, stored with the cursor */
 };

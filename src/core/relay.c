@@ -177,9 +177,8 @@ static void relay_wait_for_sink(struct relay *r)
 /* --once: whether all that was committed before the mark is settled. */
 static bool relay_has_finished(struct relay *r)
 {
-    return r->mark_started && !r->mark_busy && r->source->mark_reached &&
-           (r->once_parked_done || r->config.replay) && !relay_has_batches(r) &&
-           relay_has_rested(r);
+    return r->mark_started && !r->mark_busy && r->source->mark_reached && r->once_parked_done &&
+           !relay_has_batches(r) && relay_has_rested(r);
 }
 
 /* --once gives up when it cannot reach the source or the sink; a daemon waits for ever. */
@@ -268,7 +267,7 @@ static int64_t relay_wake_of_source(const struct relay *r)
         return at;
     if (r->now.mono_us < begin_us)
         return relay_earlier(at, begin_us);
-    if (r->config.once || r->config.replay)
+    if (r->config.once)
         return at;
     return relay_earlier(at, relay_earlier(relay_wake_of_parked(r), relay_wake_of_cleanup(r)));
 }

@@ -39,8 +39,7 @@
 
 void outrider__relay_exact_init(struct relay *r)
 {
-    bool is_on = r->config.exactly_once && !r->config.replay;
-    r->exact.state = is_on ? EXACT_WAITING : EXACT_OFF;
+    r->exact.state = r->config.exactly_once ? EXACT_WAITING : EXACT_OFF;
 }
 
 /*

@@ -203,7 +203,7 @@ static void flow_doom(struct relay *r, struct event *e, const struct outrider_er
 static void flow_fail_attempt(struct relay *r, struct event *e, const struct outrider_error *why)
 {
     e->attempts++;
-    if (r->config.replay || e->attempts >= (uint32_t)r->config.retry.max_attempts) {
+    if (e->attempts >= (uint32_t)r->config.retry.max_attempts) {
         flow_die(r, e, why);
         return;
     }
@@ -278,7 +278,7 @@ static int flow_admit_event(struct relay *r, struct event *e, struct outrider_er
     if (r->config.ordered) {
         e->lane = outrider__lane_get(&r->lanes, event_key(e));
         outrider__lane_append(e->lane, e);
-        if (!r->config.replay && ((!e->is_parked && e->is_blocked) || lane_is_parked(e))) {
+        if ((!e->is_parked && e->is_blocked) || lane_is_parked(e)) {
             flow_queue_behind(r, e);
             return 0;
         }

@@ -62,8 +62,6 @@ static bool source_start_fetch(struct relay *r)
 
 static bool source_parked_are_due(const struct relay *r)
 {
-    if (r->config.replay)
-        return false;
     if (r->config.once)
         return !r->once_parked_done && r->mark_started && !r->mark_busy;
     return r->source->parked_due_us <= r->now.wall_us && r->now.mono_us >= r->parked_not_before_us;
@@ -95,8 +93,8 @@ static bool source_start_cleanup(struct relay *r)
 {
     if (r->cleanup_us == 0 && r->config.cleanup.at != NULL)
         r->cleanup_us = source_next_cleanup_us(r);
-    if (r->cleanup_busy || r->config.once || r->config.replay ||
-        r->config.cleanup.retention_us <= 0 || r->now.mono_us < r->cleanup_us)
+    if (r->cleanup_busy || r->config.once || r->config.cleanup.retention_us <= 0 ||
+        r->now.mono_us < r->cleanup_us)
         return false;
     r->cleanup_busy = true;
     return source_start_op(r, &r->cleanup_op, SOURCE_CLEANUP, NULL);

@@ -79,10 +79,12 @@
  *      mark that says it is published, the mark decides: a stream that has not
  *      come so far does not need the row. `more` asks for the next portion. What
  *      a stream has settled may be known a moment later.
- * (16) A replay (config.replay) takes no lock and leaves no trace: SETTLE writes
- *      nothing. It returns what is settled, from the given point on, and may
+ * (16) A reader (source_ops.reader) is a source for replays: core/replay.h. It takes
+ *      no lock, writes nothing, and accepts MARK and FETCH alone. It returns what is
+ *      settled, from config.replay_from_seq or replay_since_us on, in order. It may
  *      return what is not settled too; where rows carry their state it does not.
- *      A table without a sequence refuses replay_from_seq with UNSUPPORTED.
+ *      A table without a sequence refuses replay_from_seq with UNSUPPORTED. Nothing
+ *      is blocked, so is_blocked is never set.
  *
  * Rows that carry their state (layout status and tables of applications, in mode
  * poll) remember by themselves what became of an event:
@@ -181,6 +183,7 @@ struct source_ops {
     const char *scheme; /* the first of its adapter's */
     size_t size;        /* of the adapter's struct, whose first member is struct source */
     bool keeps_intents; /* exactly_once is possible */
+    const struct source_ops *reader; /* (16); NULL: nothing can be replayed */
     /* Begins to connect. Configuration that can never work is an error with STOP. */
     int (*open)(struct source *s, const struct pipeline_config *config, struct instant now,
                 struct outrider_error *err);

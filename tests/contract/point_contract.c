@@ -262,7 +262,7 @@ static void a_replay_reads_from_a_point_and_leaves_no_trace(void **state)
     harness_insert(h, "a");
     assert_int_equal(harness_fetch(h), 1);
     harness_init_second(&replay, h, h->config.name);
-    replay.config.replay = true;
+    replay.is_replay = true;
     replay.config.replay_from_seq = from;
     harness_activate(&replay); /* beside the relay that is active */
     harness_must_do(&replay, &(struct source_op){.kind = SOURCE_MARK});
@@ -289,7 +289,7 @@ static void a_replay_reads_from_a_time(void **state)
     h->fixture->age_outbox(2 * DAY_US);
     deliver_more(h, 2);
     harness_close(h);
-    h->config.replay = true;
+    h->is_replay = true;
     h->config.replay_since_us = outrider__clock_now().wall_us - HOUR_US;
     harness_activate(h);
     harness_must_do(h, &(struct source_op){.kind = SOURCE_MARK});

@@ -310,7 +310,7 @@ static void wait_sent(struct harness *h, int64_t lsn)
 
 static void arrive(struct harness *h)
 {
-    if (!h->config.replay)
+    if (!h->is_replay)
         wait_sent(h, pg_fixture_value(1, "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8"));
 }
 

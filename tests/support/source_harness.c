@@ -74,10 +74,18 @@ void harness_close(struct harness *h)
 
 int harness_open(struct harness *h, struct outrider_error *err)
 {
-    h->source = calloc(1, h->fixture->ops->size);
+    const struct source_ops *ops = h->fixture->ops;
+    if (h->is_replay) {
+        if (outrider__replay_wrap(ops, &h->replay, err) < 0)
+            return -1;
+        outrider__replay_configure(&h->config, h->config.replay_from_seq,
+                                   h->config.replay_since_us);
+        ops = &h->replay;
+    }
+    h->source = calloc(1, ops->size);
     if (h->source == NULL)
         abort();
-    h->source->ops = h->fixture->ops;
+    h->source->ops = ops;
     h->source->parked_due_us = h->source->wake_us = CLOCK_NEVER;
     if (h->source->ops->open(h->source, &h->config, outrider__clock_now(), err) == 0)
         return 0;

@@ -7,6 +7,7 @@
 #define TESTS_SOURCE_HARNESS_H
 
 #include "core/config.h"
+#include "core/replay.h"
 #include "core/source.h"
 #include "outrider/event.h"
 
@@ -78,6 +79,8 @@ struct harness {
     struct batch batch, parked;
     uint64_t n_inserted;
     bool is_second; /* the database is another harness's */
+    bool is_replay; /* the source is wrapped: core/replay.h */
+    struct source_ops replay;
 };
 
 void harness_init(struct harness *h, const struct source_fixture *f);

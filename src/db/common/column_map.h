@@ -183,6 +183,9 @@ struct map_needs {
 };
 void outrider__map_needs(const struct column_map *m, const struct pipeline_config *config,
                          struct map_needs *ret_needs);
+/* The same for what reads only: a command, a replay. Whether more is allowed, the server says. */
+void outrider__map_needs_read(const struct column_map *m, const struct pipeline_config *config,
+                              struct map_needs *ret_needs);
 /* Types and constraints, as far as they stand against the map itself. */
 int outrider__map_check(const struct column_map *m, const struct pipeline_config *config,
                         struct outrider_error *err);

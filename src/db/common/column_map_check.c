@@ -218,7 +218,7 @@ void outrider__map_needs(const struct column_map *m, const struct pipeline_confi
 {
     int after = config->source.after_publish;
     /* A table without a mark is read from the stream alone, and rows are left as they are. */
-    bool writes = !config->replay && m->mark != MARK_NONE;
+    bool writes = m->mark != MARK_NONE;
     *ret_needs = (struct map_needs){0};
     for (int i = 0; i < ROLE_COUNT; i++) {
         const struct map_column *c = m->columns[i];
@@ -233,9 +233,16 @@ void outrider__map_needs(const struct column_map *m, const struct pipeline_confi
     for (size_t i = 0; i < m->n_headers; i++)
         ret_needs->reads[m->headers[i].column - m->table->columns] = true;
     ret_needs->deletes =
-        !config->replay &&
-        (after == AFTER_PUBLISH_DELETE ||
-         (m->mark != MARK_NONE && config->cleanup.adopted && config->cleanup.retention_us > 0));
+        after == AFTER_PUBLISH_DELETE ||
+        (m->mark != MARK_NONE && config->cleanup.adopted && config->cleanup.retention_us > 0);
+}
+
+void outrider__map_needs_read(const struct column_map *m, const struct pipeline_config *config,
+                              struct map_needs *ret_needs)
+{
+    outrider__map_needs(m, config, ret_needs);
+    memset(ret_needs->writes, 0, sizeof ret_needs->writes);
+    ret_needs->deletes = false;
 }
 
 /* "SELECT (a, b)": of the columns that are needed, those that the role lacks, or all. */

@@ -83,9 +83,7 @@ static int study_can_read(const struct outbox_table *t, const struct pipeline_co
                           struct outrider_error *err)
 {
     struct map_needs needs;
-    outrider__map_needs(&t->map, config, &needs);
-    memset(needs.writes, 0, sizeof needs.writes);
-    needs.deletes = false;
+    outrider__map_needs_read(&t->map, config, &needs);
     return outrider__map_check_needs(&t->map, &needs, err);
 }
 

@@ -28,7 +28,7 @@ static const char *const source_blocks[ST_COUNT] = {
     [ST_BEGIN_IMMEDIATE] = "BEGIN IMMEDIATE",
     [ST_COMMIT] = "COMMIT",
     [ST_FETCH] = sql_fetch,
-    [ST_FETCH_SINCE] = sql_fetch_since,
+    [ST_READ_SINCE] = sql_read_since,
     [ST_PROBE] = sql_probe,
     [ST_JOURNAL_MODE] = "PRAGMA main.journal_mode",
     [ST_DUE] = sql_due,
@@ -97,8 +97,8 @@ enum step outrider__sqlite_stumble(struct sqlite_source *s, int rc, const char *
     return is_busy ? STEP_BUSY : STEP_FAILED;
 }
 
-static int sqlite_source_open(struct source *base, const struct pipeline_config *config,
-                              struct instant now, struct outrider_error *err)
+int outrider__sqlite_source_open(struct source *base, const struct pipeline_config *config,
+                                 struct instant now, struct outrider_error *err)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     char *path = NULL;
@@ -160,7 +160,7 @@ static void sqlite_source_activate(struct sqlite_source *s, struct instant now)
 static int sqlite_source_try_activate(struct sqlite_source *s, struct instant now,
                                       struct outrider_error *err)
 {
-    if (s->lock.fd < 0 && !s->config->replay) {
+    if (s->lock.fd < 0) {
         enum lock_result r =
             outrider__sqlite_lock(&s->lock, s->path, s->config->name, s->base.waiting_for,
                                   sizeof s->base.waiting_for, err);
@@ -186,8 +186,8 @@ static int sqlite_source_try_activate(struct sqlite_source *s, struct instant no
     return 0;
 }
 
-static int sqlite_source_start(struct source *base, struct source_op *op,
-                               struct outrider_error *err)
+int outrider__sqlite_source_start(struct source *base, struct source_op *op,
+                                  struct outrider_error *err)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     if (!base->active)
@@ -309,7 +309,7 @@ static int sqlite_source_fds(struct source *base, struct pollfd *ret_fds, int ma
     return outrider__sqlite_watch_fds(sqlite_source_of(base), ret_fds, max);
 }
 
-static void sqlite_source_close(struct source *base)
+void outrider__sqlite_source_close(struct source *base)
 {
     struct sqlite_source *s = sqlite_source_of(base);
     if (s->config == NULL)
@@ -335,9 +335,10 @@ const struct source_ops outrider__source_sqlite = {
     .scheme = "sqlite",
     .size = sizeof(struct sqlite_source),
     .keeps_intents = true,
-    .open = sqlite_source_open,
-    .start = sqlite_source_start,
+    .reader = &outrider__sqlite_reader,
+    .open = outrider__sqlite_source_open,
+    .start = outrider__sqlite_source_start,
     .poll = sqlite_source_poll,
     .fds = sqlite_source_fds,
-    .close = sqlite_source_close,
+    .close = outrider__sqlite_source_close,
 };

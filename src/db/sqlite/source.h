@@ -3,7 +3,8 @@
  * The SQLite source: source.c (its life and its queue of operations),
  * source_cursor.c (taking over a pipeline), source_fetch.c (reading),
  * source_settle.c (writing), source_intent.c (exactly once), source_watch.c
- * (looking for commits). Nobody else includes this.
+ * (looking for commits), reader.c (reading again, for a replay). Nobody else
+ * includes this.
  *
  *  (1) SQLite has one writer at a time, so seqs become visible in their order:
  *      a cursor without gaps is enough.
@@ -31,7 +32,7 @@ enum sqlite_statement {
     ST_BEGIN_IMMEDIATE,
     ST_COMMIT,
     ST_FETCH,
-    ST_FETCH_SINCE,
+    ST_READ_SINCE, /* reader.c */
     ST_PROBE,
     ST_JOURNAL_MODE,
     ST_DUE,
@@ -120,7 +121,24 @@ enum step outrider__sqlite_take_over(struct sqlite_source *s, struct instant now
 /* What errors say about the cursor of this source. */
 struct cursor_place outrider__sqlite_place(const struct sqlite_source *s);
 
+/* For reader.c too: these take no lock and write nothing. */
+int outrider__sqlite_source_open(struct source *base, const struct pipeline_config *config,
+                                 struct instant now, struct outrider_error *err);
+int outrider__sqlite_source_start(struct source *base, struct source_op *op,
+                                  struct outrider_error *err);
+void outrider__sqlite_source_close(struct source *base);
+
+/* reader.c */
+extern const struct source_ops outrider__sqlite_reader;
+
 /* source_fetch.c */
+/* Steps a bound ST_FETCH or ST_READ_SINCE: fills the batch. *ret_at_end says that there
+ * was nothing more. */
+enum step outrider__sqlite_read(struct sqlite_source *s, sqlite3_stmt *st, struct batch *b,
+                                bool expects_anchor, bool *ret_at_end, struct outrider_error *err);
+/* What was committed up to the seq `newest` survives a power cut then. */
+int outrider__sqlite_make_durable(struct sqlite_source *s, int64_t newest,
+                                  struct outrider_error *err);
 int outrider__sqlite_fetch_prepare(struct sqlite_source *s, struct outrider_error *err);
 enum step outrider__sqlite_fetch(struct sqlite_source *s, struct source_op *op,
                                  struct outrider_error *err);

@@ -108,20 +108,10 @@ static int sqlite_cursor_write(struct sqlite_source *s, const struct cursor *cur
     return rc;
 }
 
-/* A replay has no cursor: it begins where it was told to and leaves no trace. */
-static enum step sqlite_cursor_begin_replay(struct sqlite_source *s)
-{
-    int64_t from = s->config->replay_from_seq;
-    s->position = s->read_seq = from > 0 ? from - 1 : 0;
-    return STEP_DONE;
-}
-
 enum step outrider__sqlite_take_over(struct sqlite_source *s, struct instant now,
                                      struct outrider_error *err)
 {
     struct cursor cursor;
-    if (s->config->replay)
-        return sqlite_cursor_begin_replay(s);
     int rc = outrider__sqlite_run(s, ST_BEGIN_IMMEDIATE);
     if (rc != SQLITE_OK)
         return outrider__sqlite_stumble(s, rc, "cannot take over the pipeline", err);

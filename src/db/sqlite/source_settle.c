@@ -252,7 +252,7 @@ enum step outrider__sqlite_settle(struct sqlite_source *s, struct source_op *op,
                                   struct outrider_error *err)
 {
     struct tally t = outrider__tally_prefix(op->batch);
-    if (s->config->replay || t.n == 0)
+    if (t.n == 0)
         return STEP_DONE;
     int errno_value = FAILPOINT("settle.before_begin");
     if (errno_value != 0)
@@ -278,7 +278,7 @@ enum step outrider__sqlite_cleanup(struct sqlite_source *s, struct source_op *op
     int64_t retention_us = s->config->cleanup.retention_us;
     op->removed = 0;
     op->more = false;
-    if (s->config->replay || retention_us <= 0)
+    if (retention_us <= 0)
         return STEP_DONE;
     int errno_value = FAILPOINT("sqlite.cleanup");
     if (errno_value != 0)

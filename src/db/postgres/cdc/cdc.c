@@ -53,7 +53,7 @@ static int cdc_parse_ranges(const char *text, struct seq_ranges *ret, struct out
 static bool cdc_reads(const struct pg_catalog *cat, const struct pipeline_config *config)
 {
     (void)cat;
-    return config->source.mode == MODE_CDC && !config->replay;
+    return config->source.mode == MODE_CDC;
 }
 
 static void cdc_wake_now(struct pg_source *s)

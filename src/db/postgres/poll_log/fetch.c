@@ -72,9 +72,6 @@ static int log_fetch_add_read(struct pg_source *s, int *n, struct outrider_error
         for (size_t i = 0; i < l->gaps.n; i++)
             outrider__pg_array_int8(a, l->gaps.items[i].high);
         outrider__pg_array_end(a);
-    } else if (s->config->replay && s->config->replay_since_us > 0) {
-        which = LOG_READ_SINCE;
-        outrider__pg_arg_time(a, s->config->replay_since_us);
     }
     f->i_read = (*n)++;
     return outrider__pg_request_add(&s->conn, &l->st[which], a, err);
@@ -145,7 +142,7 @@ struct log_reading {
 static int log_fetch_verify_anchor(struct pg_source *s, const struct event *e,
                                    struct outrider_error *err)
 {
-    if (s->config->replay || bytes_eq(outrider__text_cut(e->id), strbuf_bytes(&log_of(s)->anchor)))
+    if (bytes_eq(outrider__text_cut(e->id), strbuf_bytes(&log_of(s)->anchor)))
         return 0;
     return outrider__pg_log_fail_history(s, "the row at the position is another one now", err);
 }
@@ -173,10 +170,9 @@ static int log_fetch_take_row(struct pg_source *s, struct log_reading *g, int ro
         g->n_late++;
         return 0;
     }
-    if (l->head > 0 && !g->anchor_seen && !s->config->replay)
+    if (l->head > 0 && !g->anchor_seen)
         return outrider__pg_log_fail_history(s, "the row at the position is gone", err);
-    if (e->seq - 1 > g->head && !s->config->replay &&
-        outrider__gaps_add(&l->gaps, g->head + 1, e->seq - 1) < 0)
+    if (e->seq - 1 > g->head && outrider__gaps_add(&l->gaps, g->head + 1, e->seq - 1) < 0)
         return outrider__fail_nomem(err);
     g->head = e->seq;
     g->last = e;
@@ -206,7 +202,7 @@ static int log_fetch_take_rows(struct pg_source *s, struct log_reading *g,
     if (!g->is_complete)
         return 0;
     g->covered = INT64_MAX;
-    if (l->head > 0 && !g->anchor_seen && !f->gaps_only && !s->config->replay)
+    if (l->head > 0 && !g->anchor_seen && !f->gaps_only)
         return outrider__pg_log_fail_history(s, "the row at the position is gone", err);
     return 0;
 }
@@ -368,7 +364,7 @@ static int log_fetch_read_facts(struct pg_source *s, const PGresult *r, struct o
     struct log_source *l = log_of(s);
     struct log_fetch *f = &l->fetch;
     l->last_value = outrider__pg_get_int(r, 0, FACTS_LAST_VALUE, 0);
-    if (l->last_value < l->head && !s->config->replay)
+    if (l->last_value < l->head)
         return outrider__pg_log_fail_history(s, "its sequence was set back below the position",
                                              err);
     f->target_lsn =

@@ -20,7 +20,6 @@ static const struct pg_block log_blocks[LOG_STATEMENTS] = {
     [LOG_READ] = {sql_log_read, "cannot read the outbox", PG_READS},
     [LOG_READ_EXACT] = {sql_log_read_exact, "cannot read the outbox", PG_READS},
     [LOG_READ_GAPS] = {sql_log_read_gaps, "cannot read the outbox", PG_READS},
-    [LOG_READ_SINCE] = {sql_log_read_since, "cannot read the outbox", PG_READS},
     [LOG_WRITERS] = {sql_log_writers, "cannot read the locks", PG_READS},
     [LOG_FINGERPRINT] = {sql_catalog_fingerprint, "cannot read the catalogue", PG_READS},
     [LOG_FACTS] = {sql_log_facts, "cannot read the log's position", PG_READS},
@@ -73,13 +72,13 @@ static int log_make_statements(struct pg_source *s, struct outrider_error *err)
     struct log_source *l = log_of(s);
     struct pg_words words;
     bool is_partitioned = s->cat.relkind == 'p';
-    bool asks = s->config->ordered && !s->config->replay; /* a replay parks nothing */
     outrider__pg_words_init(&words, &s->cat);
     outrider__pg_cursor_words(&words, sql_log_save_sets);
     log_add_event_words(&words, s);
     outrider__pg_words_add_block(&words, "lockable",
                                  is_partitioned ? sql_log_lockable_tree : "= @oid@");
-    outrider__pg_words_add(&words, "any", asks ? l->parked.text.sql[PARKED_ANY] : "SELECT false");
+    outrider__pg_words_add(&words, "any",
+                           s->config->ordered ? l->parked.text.sql[PARKED_ANY] : "SELECT false");
     int rc = outrider__pg_statements_make(l->st, log_blocks, LOG_STATEMENTS, &words, err);
     outrider__pg_words_release(&words);
     return rc;
@@ -262,6 +261,16 @@ static int log_prepare(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_cleaner_init(&log_of(s)->cleaner, &s->cat, err);
 }
 
+int outrider__pg_log_check(const struct pg_source *s, struct outrider_error *err)
+{
+    if (s->config->source.tables.n > 1)
+        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
+                              "%s is a log: a pipeline reads one log; give each a pipeline of its "
+                              "own",
+                              s->cat.table);
+    return outrider__pg_catalog_check_log(&s->cat, err);
+}
+
 static int log_begin(struct pg_source *s, struct outrider_error *err)
 {
     struct log_source *l = calloc(1, sizeof *l);
@@ -272,19 +281,8 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
     outrider__strbuf_init(&l->anchor, 1 << 16);
     outrider__gaps_init(&l->gaps);
     l->mark = -1;
-    if (s->config->source.tables.n > 1)
-        return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "%s is a log: a pipeline reads one log; give each a pipeline of its "
-                              "own",
-                              s->cat.table);
-    if (outrider__pg_catalog_check_log(&s->cat, err) < 0 || log_prepare(s, err) < 0)
+    if (outrider__pg_log_check(s, err) < 0 || log_prepare(s, err) < 0)
         return -1;
-    if (s->config->replay) {
-        int64_t from = s->config->replay_from_seq;
-        l->head = from > 0 ? from - 1 : 0;
-        log_activate(s);
-        return 0;
-    }
     outrider__pg_cursor_args(s, &l->args);
     if (outrider__pg_request_begin(&s->conn, log_on_cursor, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_ENROL], &l->args, err) < 0 ||
@@ -293,22 +291,11 @@ static int log_begin(struct pg_source *s, struct outrider_error *err)
     return outrider__pg_request_end(&s->conn, err);
 }
 
-static int log_fetch_parked(struct pg_source *s, struct pg_op *op, struct outrider_error *err)
-{
-    struct log_source *l = log_of(s);
-    if (s->config->replay) {
-        op->op->batch->is_parked = true;
-        pg_op_done(op);
-        return 0;
-    }
-    return outrider__pg_cursor_fetch_parked(s, &l->parked, op, err);
-}
-
 static void log_take_mark(struct pg_source *s, const PGresult *r)
 {
     struct log_source *l = log_of(s);
     l->mark = outrider__pg_get_int(r, 0, 0, 0);
-    if (l->mark == l->head && l->gaps.n == 0 && !s->config->replay)
+    if (l->mark == l->head && l->gaps.n == 0)
         s->base.mark_reached = true;
     else
         s->base.ready = true;
@@ -349,7 +336,7 @@ static int log_start(struct pg_source *s, struct pg_op *op, struct outrider_erro
     case SOURCE_FETCH:
         return outrider__pg_log_fetch(s, op, err);
     case SOURCE_FETCH_PARKED:
-        return log_fetch_parked(s, op, err);
+        return outrider__pg_cursor_fetch_parked(s, &log_of(s)->parked, op, err);
     case SOURCE_SETTLE:
     case SOURCE_INTENT:
     case SOURCE_RECALL:
@@ -364,7 +351,7 @@ static int log_check_sequence(struct pg_source *s, int64_t last_value, struct ou
 {
     struct log_source *l = log_of(s);
     l->last_value = last_value;
-    if (last_value >= l->head || s->config->replay)
+    if (last_value >= l->head)
         return 0;
     return outrider__pg_log_fail_history(s, "its sequence was set back below the position", err);
 }
@@ -420,8 +407,7 @@ static int log_pulse(struct pg_source *s, struct outrider_error *err)
         return 0;
     l->is_pulsing = true;
     l->pulse_us = s->now.mono_us + PULSE_US;
-    if (l->has_forgotten_gaps && l->n_out == 0 && !s->config->replay &&
-        outrider__pg_log_save_gaps(s, err) < 0)
+    if (l->has_forgotten_gaps && l->n_out == 0 && outrider__pg_log_save_gaps(s, err) < 0)
         return -1;
     outrider__pg_args_clear(&l->args);
     outrider__pg_arg_oid(&l->args, s->cat.oid);
@@ -429,7 +415,7 @@ static int log_pulse(struct pg_source *s, struct outrider_error *err)
     if (outrider__pg_request_begin(&s->conn, log_on_pulse, s, err) < 0 ||
         outrider__pg_request_add(&s->conn, &l->st[LOG_FINGERPRINT], &l->args, err) < 0)
         return -1;
-    if (!s->config->replay && outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
+    if (outrider__pg_parked_add_due(&l->parked, &s->conn, err) < 0)
         return -1;
     return outrider__pg_request_end(&s->conn, err);
 }

@@ -47,7 +47,6 @@ enum log_statement {
     LOG_READ,        /* no gaps, usual rows */
     LOG_READ_EXACT,  /* the same, and how large a payload is that is not sent */
     LOG_READ_GAPS,
-    LOG_READ_SINCE, /* replay by time */
     LOG_WRITERS,
     LOG_FINGERPRINT,
     LOG_FACTS,   /* positions of the write-ahead log, the sequence, whether any lane is parked */

@@ -147,7 +147,7 @@ int outrider__pg_log_settle(struct pg_source *s, struct pg_op *op, struct outrid
     struct log_source *l = log_of(s);
     struct batch *b = op->op->batch;
     struct tally t = outrider__tally_prefix(b);
-    if (s->config->replay || t.n == 0) {
+    if (t.n == 0) {
         pg_op_done(op);
         return 0;
     }

@@ -106,9 +106,6 @@ static int fetch_fill(struct status_source *d, const PGresult *r, struct outride
         outrider__table_complete(&d->fetching.table->a, e);
     }
     outrider__read_end(read, b, i);
-    if (d->s->config->replay && b->n > 0 &&
-        outrider__pg_status_replay_note(d->fetching.table, &b->events[b->n - 1], err) < 0)
-        return -1;
     return fetch_release_rest(d, r, i, err);
 }
 
@@ -173,10 +170,7 @@ static int fetch_ask(struct status_source *d, struct outrider_error *err)
     outrider__pg_args_clear(&d->args);
     outrider__pg_arg_int8(&d->args, d->limit);
     outrider__pg_arg_bounds(&d->args, d->s->config, t->read.is_large);
-    if (d->s->config->replay)
-        outrider__pg_status_replay_args(d, t);
-    else
-        fetch_add_claim(d, t);
+    fetch_add_claim(d, t);
     struct pg_conn *c = &d->s->conn;
     if (outrider__pg_request_begin(c, fetch_on_rows, d, err) < 0 ||
         outrider__pg_request_add(c, &t->st[ST_FETCH], &d->args, err) < 0)

@@ -174,9 +174,7 @@ int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
     int errno_value = FAILPOINT("settle.before_begin");
     if (errno_value != 0)
         return outrider__fail_errno(err, errno_value, "cannot settle");
-    if (f == NULL || d->s->config->replay) {
-        if (f != NULL)
-            *f = (struct status_flight){0};
+    if (f == NULL) {
         pg_op_done(op);
         return 0;
     }

@@ -34,18 +34,13 @@ static bool status_own_sql(struct strbuf *q, const struct status_source *d,
                            const struct status_table *t, enum status_statement which)
 {
     switch (which) {
-    case ST_FETCH:
-        if (d->s->config->replay)
-            outrider__pg_status_replay_sql(q, t);
-        return d->s->config->replay;
     case ST_WORDS:
         if (t->a.map.waits_for_words)
             outrider__pg_table_words_sql(&t->a, d->s->config, q);
         return true;
     case ST_UNCOVERED:
         /* The CHECK of our own table admits no other word. */
-        if (t->a.map.mark == MARK_STATUS && !t->a.is_ours && !t->a.map.waits_for_words &&
-            !d->s->config->replay)
+        if (t->a.map.mark == MARK_STATUS && !t->a.is_ours && !t->a.map.waits_for_words)
             outrider__pg_sql_uncovered(q, &t->a, NULL);
         return true;
     default:

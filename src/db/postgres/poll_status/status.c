@@ -10,19 +10,9 @@
 #include "base/uuid.h"
 #include "postgres/shared/cursor.h"
 
-#define LOOK_GAP_FIRST_US 2000
+#include "shared.sql.h"
 
-/* The session was set up for reading a log in one fixed way; here the planner
- * must see the values, and choose. */
-static const char sql_session[] =
-    "SELECT set_config(name, value, false) FROM (VALUES ('plan_cache_mode', "
-    "'force_custom_plan'), ('enable_seqscan', 'on'), ('enable_bitmapscan', 'on'), "
-    "('enable_hashjoin', 'on'), ('enable_mergejoin', 'on')) AS v(name, value)";
-/* See poll_status/fetch.c. A message whose prefix is `outrider` alone is an event: cdc/decode.h.
- */
-static const char sql_flush[] =
-    "SELECT CASE WHEN pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() THEN "
-    "pg_logical_emit_message(true, 'outrider.flush', '') END";
+#define LOOK_GAP_FIRST_US 2000
 
 struct status_flight *outrider__pg_status_flight(struct status_source *d, const struct batch *b)
 {
@@ -141,7 +131,7 @@ int outrider__pg_status_prepare(struct status_source *d, struct status_table *t,
     t->has_owner = outrider__map_can_compete(&t->a.map);
     /* Exactly once nobody else may publish: nobody needs to see what is in flight. */
     t->claims = outrider__map_shows_claims(&t->a.map) && !d->s->config->exactly_once &&
-                (d->competes || !t->a.is_ours) && !d->s->config->replay;
+                (d->competes || !t->a.is_ours);
     return outrider__pg_status_statements(d, t, err);
 }
 
@@ -155,19 +145,12 @@ static int status_adopted_all(struct pg_source *s, struct outrider_error *err)
     d->competes = !d->s->config->ordered && can_compete;
     for (size_t i = 0; i < d->n_tables; i++) {
         struct status_table *t = &d->tables[i];
-        outrider__strbuf_init(&t->replay.id, 1 << 20);
         outrider__strbuf_init(&t->seen, 1 << 20);
         outrider__strbuf_init(&t->uncovered, 1 << 20);
-        if (outrider__pg_status_replay_check(d, t, err) < 0 ||
-            outrider__pg_status_prepare(d, t, err) < 0)
+        if (outrider__pg_status_prepare(d, t, err) < 0)
             return -1;
     }
     d->taking = 0;
-    if (d->s->config->replay) {
-        outrider__pg_source_activate(d->s);
-        outrider__pg_status_look_soon(d);
-        return 0;
-    }
     if (!d->competes && !d->s->leader.is_held) {
         d->must_lock = true;
         d->s->phase = PHASE_LOCK;
@@ -210,9 +193,10 @@ static int status_make(struct pg_source *s, struct outrider_error *err)
     s->layout_data[PG_LAYOUT_STATUS] = d;
     d->s = s;
     d->renew_us = CLOCK_NEVER;
-    d->st_session = (struct pg_statement){.sql = sql_session, .what = "cannot set the session up"};
+    d->st_session =
+        (struct pg_statement){.sql = sql_session_plans, .what = "cannot set the session up"};
     d->st_beat = (struct pg_statement){.sql = "SELECT 1", .what = "cannot reach the server"};
-    d->st_flush = (struct pg_statement){.sql = sql_flush, .what = "cannot flush the log"};
+    d->st_flush = (struct pg_statement){.sql = sql_flush_log, .what = "cannot flush the log"};
     outrider__arena_init(&d->arena, 16384);
     outrider__pg_args_init(&d->args);
     status_name_owner(d);
@@ -239,8 +223,7 @@ static bool status_needs_lock(const struct pg_source *s)
 
 static int status_begin(struct pg_source *s, struct outrider_error *err)
 {
-    if (!s->config->replay && !pg_source_is_cdc(s) &&
-        s->config->source.after_publish == AFTER_PUBLISH_NONE)
+    if (!pg_source_is_cdc(s) && s->config->source.after_publish == AFTER_PUBLISH_NONE)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "after_publish: none leaves rows as they are, and polling would read "
                               "them again; set it to mark or delete, or use --mode cdc");
@@ -442,7 +425,6 @@ static void status_close(struct pg_source *s)
     for (size_t i = 0; d->tables != NULL && i < d->n_tables; i++) {
         for (int k = 0; k < ST_COUNT; k++)
             free(d->tables[i].sql[k]);
-        outrider__strbuf_release(&d->tables[i].replay.id);
         outrider__strbuf_release(&d->tables[i].seen);
         outrider__strbuf_release(&d->tables[i].uncovered);
     }

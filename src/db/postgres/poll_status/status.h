@@ -3,7 +3,7 @@
  * Layout `status`: the row carries its own state. poll_status/status.c (taking over,
  * the round of tables, leases), poll_status/sql.c (statements from the column
  * map), poll_status/fetch.c and poll_status/settle.c (one operation each),
- * poll_status/replay.c (reading published rows again), poll_status/words.c
+ * poll_status/words.c
  * (words that are not known yet, and rows that no word covers).
  * Nobody else includes this.
  *
@@ -37,13 +37,6 @@
 #define STATUS_FLIGHTS_MAX 8
 #define STATUS_OWNER_SIZE 224
 
-/* The last row that was read. */
-struct status_replay {
-    bool is_begun;
-    int64_t seq, time_us;
-    struct strbuf id;
-};
-
 struct status_table {
     struct outbox_table a;
     bool claims;    /* a claim is written */
@@ -53,7 +46,6 @@ struct status_table {
     struct pg_statement st[ST_COUNT];
     bool is_exhausted; /* nothing more was there when it was last read */
     struct bounded_read read;
-    struct status_replay replay;
     struct strbuf seen;      /* words that rows had when they were last looked at in vain */
     struct strbuf uncovered; /* what was told last of rows that no word covers */
     uint64_t n_uncovered;
@@ -131,14 +123,6 @@ int outrider__pg_status_settle(struct status_source *d, struct pg_op *op,
                                struct outrider_error *err);
 int outrider__pg_status_try(struct status_source *d, struct status_table *t,
                             struct outrider_error *err);
-/* poll_status/replay.c */
-int outrider__pg_status_replay_check(const struct status_source *d, const struct status_table *t,
-                                     struct outrider_error *err);
-void outrider__pg_status_replay_sql(struct strbuf *q, const struct status_table *t);
-/* Behind the limit and the bounds. */
-void outrider__pg_status_replay_args(struct status_source *d, const struct status_table *t);
-int outrider__pg_status_replay_note(struct status_table *t, const struct event *last,
-                                    struct outrider_error *err);
 /* Exactly once: see struct pg_layout. */
 int outrider__pg_status_own_write(struct pg_source *s, const struct batch *b, struct strbuf *out,
                                   struct outrider_error *err);

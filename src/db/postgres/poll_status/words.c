@@ -76,7 +76,7 @@ static int words_on_words(void *ctx, PGresult **results, int n, struct outrider_
 int outrider__pg_status_learn(struct status_source *d, struct status_table *t,
                               struct outrider_error *err)
 {
-    if (t->sql[ST_WORDS] == NULL || d->s->config->replay) {
+    if (t->sql[ST_WORDS] == NULL) {
         t->is_exhausted = true;
         return outrider__pg_status_was_empty(d, err);
     }

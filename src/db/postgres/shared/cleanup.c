@@ -69,7 +69,7 @@ int outrider__pg_cleanup_start(struct pg_source *s, struct pg_cleaner *k, struct
     int64_t cutoff_us = op->op->now_wall_us - s->config->cleanup.retention_us;
     op->op->removed = 0;
     op->op->more = false;
-    if (s->config->replay || s->config->cleanup.retention_us <= 0 || !s->cat.can_delete) {
+    if (s->config->cleanup.retention_us <= 0 || !s->cat.can_delete) {
         pg_op_done(op);
         return 0;
     }

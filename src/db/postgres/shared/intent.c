@@ -192,7 +192,7 @@ int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err)
     struct pg_intent *x = &s->intent;
     if (x->is_asked)
         return 0;
-    if (s->config->replay) {
+    if (s->layout->reads_only) {
         pg_intent_taken(s);
         return 0;
     }

@@ -49,7 +49,7 @@ struct pg_intent {
 };
 
 /* Takes the row over, or leaves it where the pipeline runs without exactly_once. A
- * replay settles nothing and does not touch the row. is_taken says when this is done. */
+ * reader settles nothing and does not touch the row. is_taken says when this is done. */
 int outrider__pg_intent_take(struct pg_source *s, struct outrider_error *err);
 void outrider__pg_intent_release(struct pg_source *s);
 /* Starts INTENT and RECALL. */

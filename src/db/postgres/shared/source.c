@@ -38,10 +38,12 @@ static void pg_source_describe(struct pg_source *s)
     outrider__arena_release(&arena);
 }
 
-static int pg_source_open(struct source *base, const struct pipeline_config *config,
-                          struct instant now, struct outrider_error *err)
+static int pg_source_open_with(struct source *base, const struct pg_layout *const *layouts,
+                               const struct pipeline_config *config, struct instant now,
+                               struct outrider_error *err)
 {
     struct pg_source *s = pg_source_of(base);
+    s->layouts = layouts;
     s->config = config;
     s->now = now;
     s->started_us = now.mono_us;
@@ -57,12 +59,24 @@ static int pg_source_open(struct source *base, const struct pipeline_config *con
                                 config->source.connect_timeout_us, now, err);
 }
 
+static int pg_source_open(struct source *base, const struct pipeline_config *config,
+                          struct instant now, struct outrider_error *err)
+{
+    return pg_source_open_with(base, outrider__pg_layouts, config, now, err);
+}
+
+static int pg_source_open_reader(struct source *base, const struct pipeline_config *config,
+                                 struct instant now, struct outrider_error *err)
+{
+    return pg_source_open_with(base, outrider__pg_readers, config, now, err);
+}
+
 static int pg_source_choose_layout(struct pg_source *s, struct outrider_error *err)
 {
-    for (int i = 0; i < PG_LAYOUTS; i++) {
-        if (!outrider__pg_layouts[i]->reads(&s->cat, s->config))
+    for (const struct pg_layout *const *l = s->layouts; *l != NULL; l++) {
+        if (!(*l)->reads(&s->cat, s->config))
             continue;
-        s->layout = outrider__pg_layouts[i];
+        s->layout = *l;
         return 0;
     }
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
@@ -169,8 +183,9 @@ int outrider__pg_source_switch(struct pg_source *s, const struct pg_layout *layo
 
 static int pg_source_take_lock(struct pg_source *s, struct outrider_error *err)
 {
-    bool needs_lock = s->layout->needs_lock == NULL || s->layout->needs_lock(s);
-    if (!s->config->replay && needs_lock && !s->leader.is_held) {
+    bool needs_lock =
+        !s->layout->reads_only && (s->layout->needs_lock == NULL || s->layout->needs_lock(s));
+    if (needs_lock && !s->leader.is_held) {
         if (outrider__pg_leader_try(&s->leader, &s->conn, s->now, err) < 0)
             return -1;
         (void)snprintf(s->base.waiting_for, sizeof s->base.waiting_for, "%s",
@@ -245,7 +260,7 @@ static int pg_source_advance(struct pg_source *s, struct outrider_error *err)
         }
         if (pg_source_start_held(s, err) < 0)
             return -1;
-        if (!s->config->replay &&
+        if (!s->layout->reads_only &&
             outrider__pg_upkeep_tick(&s->upkeep, &s->conn, &s->cat, s->now, err) < 0)
             return -1;
         return pg_source_tick(s, err) < 0 ? -1 : outrider__pg_guard_tick(s, err);
@@ -344,10 +359,21 @@ static void pg_source_close(struct source *base)
     s->queue = (struct op_queue){0};
 }
 
+static const struct source_ops pg_reader = {
+    .scheme = "postgresql",
+    .size = sizeof(struct pg_source),
+    .open = pg_source_open_reader,
+    .start = pg_source_start,
+    .poll = pg_source_poll,
+    .fds = pg_source_fds,
+    .close = pg_source_close,
+};
+
 const struct source_ops outrider__source_postgres = {
     .scheme = "postgresql",
     .size = sizeof(struct pg_source),
     .keeps_intents = true,
+    .reader = &pg_reader,
     .open = pg_source_open,
     .start = pg_source_start,
     .poll = pg_source_poll,

@@ -39,7 +39,7 @@ struct pg_op {
     uint64_t flushed_lsn; /* the answer: a standby must have this; 0: none yet */
 };
 
-enum pg_layout_id { PG_LAYOUT_LOG, PG_LAYOUT_STATUS, PG_LAYOUT_CDC, PG_LAYOUTS };
+enum pg_layout_id { PG_LAYOUT_LOG, PG_LAYOUT_STATUS, PG_LAYOUT_CDC, PG_LAYOUT_REPLAY, PG_LAYOUTS };
 
 struct pg_layout {
     const char *name;
@@ -47,6 +47,7 @@ struct pg_layout {
     bool has_states;      /* rows carry their state, and are read wherever they are */
     /* Whether this layout reads such a table. The first that says yes is taken. */
     bool (*reads)(const struct pg_catalog *cat, const struct pipeline_config *config);
+    bool reads_only; /* a reader, core/source.h (16): no lock, no intents, no upkeep */
     /* Whether only one relay may be active; NULL: always. begin() may change its
      * mind: it sets PHASE_LOCK, and is called again when the lock is held. */
     bool (*needs_lock)(const struct pg_source *s);
@@ -104,6 +105,7 @@ struct pg_source {
     struct pg_leader leader;
     struct pg_intent intent;
     struct pg_durable durable;
+    const struct pg_layout *const *layouts; /* to choose from; ends with NULL */
     const struct pg_layout *layout;
     void *layout_data[PG_LAYOUTS]; /* of `layout`, and of one that polls on its behalf */
     size_t n_live;                 /* batches of new events that were read and are not settled */
@@ -149,10 +151,13 @@ void outrider__pg_source_activate(struct pg_source *s);
 void outrider__pg_source_warn(struct pg_source *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* layouts.c: in the order in which they are asked whether they read a table. */
-extern const struct pg_layout *const outrider__pg_layouts[PG_LAYOUTS];
+/* layouts.c: in the order in which they are asked whether they read a table; then NULL. */
+extern const struct pg_layout *const outrider__pg_layouts[];
+extern const struct pg_layout *const outrider__pg_readers[]; /* for a replay */
 extern const struct pg_layout outrider__pg_layout_log;
 extern const struct pg_layout outrider__pg_layout_cdc;
+/* Whether the outbox can be read as a log, and is the pipeline's only one. */
+int outrider__pg_log_check(const struct pg_source *s, struct outrider_error *err);
 /* Mode poll: drops the slot of a move to cdc that was begun and not finished,
  * because it would fill the server's disk. */
 int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err);

@@ -35,10 +35,6 @@ UNION ALL
 (SELECT @event@ FROM @outbox@ o WHERE o.seq >= $1 ORDER BY o.seq LIMIT $2)
 ORDER BY seq LIMIT $2
 
--- name: log_read_since
--- A replay from the time $4 on.
-SELECT @event@ FROM @outbox@ o WHERE o.seq >= $1 AND o.created_at >= $4 ORDER BY o.seq LIMIT $2
-
 -- name: log_writers
 -- The transactions that may still fill a gap. INSERT takes this lock before it takes a seq, and
 -- a commit is visible before the lock is given back. Column: as outrider__pg_writer_parse() reads.

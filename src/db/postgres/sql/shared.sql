@@ -197,3 +197,17 @@ USING (
     WHERE w.created_at < $2 AND NOT EXISTS (SELECT FROM @cursor@ k WHERE k.outbox = $1 AND @needed@)
     LIMIT $3) d
 WHERE o.seq = d.seq AND o.created_at = d.created_at
+
+-- name: session_plans
+-- The session was set up for reading a log in one fixed way. For other tables the planner must
+-- see the values, and choose.
+SELECT set_config(name, value, false)
+FROM (VALUES ('plan_cache_mode', 'force_custom_plan'), ('enable_seqscan', 'on'),
+    ('enable_bitmapscan', 'on'), ('enable_hashjoin', 'on'), ('enable_mergejoin', 'on'))
+    AS v(name, value)
+
+-- name: flush_log
+-- Flushes the server's log with its own commit, if anything is not flushed yet. A message whose
+-- prefix is `outrider` alone is an event: cdc/decode.h.
+SELECT CASE WHEN pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()
+    THEN pg_logical_emit_message(true, 'outrider.flush', '') END

@@ -70,7 +70,7 @@ static int reader_ask(struct table_reader *x, struct outrider_error *err)
 
 static int reader_next_table(struct table_reader *x, struct outrider_error *err)
 {
-    outrider__study_begin(&x->study, x->s->config, STUDY_FOR_RELAY, x->table(x->s, x->at));
+    outrider__study_begin(&x->study, x->s->config, x->purpose, x->table(x->s, x->at));
     return reader_ask(x, err);
 }
 

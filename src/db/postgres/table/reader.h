@@ -12,6 +12,7 @@
 struct table_reader {
     struct pg_source *s;
     size_t n, at;
+    enum study_purpose purpose; /* a relay's, or a command's, which reads only */
     struct outbox_table *(*table)(struct pg_source *s, size_t i); /* where to put the i-th */
     int (*done)(struct pg_source *s, struct outrider_error *err);
     struct arena *arena; /* strings live there */

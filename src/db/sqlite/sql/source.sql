@@ -16,7 +16,7 @@ occurred_at, created_at, expires_at
 -- when the batch is full (source_fetch.c).
 SELECT 1 FROM outbox WHERE seq >= ?1 AND outrider_take(@event@) ORDER BY seq
 
--- name: fetch_since
+-- name: read_since
 -- A replay from the time ?2 on: row by row from the start, because the order of seqs is not the
 -- order of times.
 SELECT 1 FROM outbox
