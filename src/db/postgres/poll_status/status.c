@@ -136,7 +136,7 @@ int outrider__pg_status_prepare(struct status_source *d, struct status_table *t,
 }
 
 /* Every table is known: decide who may relay them at the same time. */
-static int status_adopted_all(struct pg_source *s, struct outrider_error *err)
+static int status_tables_are_read(struct pg_source *s, struct outrider_error *err)
 {
     struct status_source *d = status_of(s);
     bool can_compete = true;
@@ -170,7 +170,7 @@ static int status_on_session(void *ctx, PGresult **results, int n, struct outrid
     struct status_source *d = ctx;
     (void)results;
     (void)n;
-    return outrider__pg_table_reader_begin(&d->adoption, err);
+    return outrider__pg_table_reader_begin(&d->reader, err);
 }
 
 /* "pipeline@host:pid/", which begins the name of every owner of ours. */
@@ -207,11 +207,11 @@ static int status_make(struct pg_source *s, struct outrider_error *err)
     d->tables = calloc(d->n_tables, sizeof *d->tables);
     if (d->tables == NULL)
         return outrider__fail_nomem(err);
-    d->adoption = (struct table_reader){.s = s,
-                                        .n = d->n_tables,
-                                        .table = status_reader_table,
-                                        .done = status_adopted_all,
-                                        .arena = &d->arena};
+    d->reader = (struct table_reader){.s = s,
+                                      .n = d->n_tables,
+                                      .table = status_reader_table,
+                                      .done = status_tables_are_read,
+                                      .arena = &d->arena};
     return 0;
 }
 
@@ -429,7 +429,7 @@ static void status_close(struct pg_source *s)
         outrider__strbuf_release(&d->tables[i].uncovered);
     }
     free(d->tables);
-    outrider__pg_table_reader_release(&d->adoption);
+    outrider__pg_table_reader_release(&d->reader);
     outrider__pg_args_release(&d->args);
     outrider__arena_release(&d->arena);
     free(d);

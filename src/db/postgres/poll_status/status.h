@@ -93,7 +93,7 @@ struct status_source {
     bool is_looking;
     int64_t beat_us; /* when the server must hear of us at the latest */
     struct pg_statement st_session, st_flush, st_beat;
-    struct table_reader adoption;
+    struct table_reader reader;
     size_t taking; /* the table whose cursor row is being taken over */
 };
 

@@ -91,13 +91,13 @@ void outrider__pg_sql_large_end(struct strbuf *sql)
     strbuf_append_str(sql, " END::text");
 }
 
-static bool is_short(Oid type)
+static bool columns_is_short(Oid type)
 {
     return type == PG_UUID || type == PG_INT2 || type == PG_INT4 || type == PG_INT8;
 }
 
 /* A column of the log as it is read: bytes as they are, all else as text. */
-static void append_column(struct strbuf *sql, const struct pg_catalog *cat, const char *name)
+static void columns_append_value(struct strbuf *sql, const struct pg_catalog *cat, const char *name)
 {
     bool is_bytes = outrider__pg_catalog_is_bytes(cat, name);
     if (is_bytes && strcmp(name, "id") == 0)
@@ -106,25 +106,25 @@ static void append_column(struct strbuf *sql, const struct pg_catalog *cat, cons
         outrider__strbuf_appendf(sql, "o.%s::%s", name, is_bytes ? "bytea" : "text");
 }
 
-static Oid headers_type(const struct pg_catalog *cat)
+static Oid columns_headers_type(const struct pg_catalog *cat)
 {
     return outrider__pg_catalog_is_bytes(cat, "headers") ? PG_BYTEA : cat->headers_type;
 }
 
-static void append_large(struct strbuf *sql, const struct pg_catalog *cat,
-                         const struct pg_bounds *b)
+static void columns_append_large(struct strbuf *sql, const struct pg_catalog *cat,
+                                 const struct pg_bounds *b)
 {
     static const char *const texts[] = {"id",         "aggregate_type", "aggregate_id",
                                         "event_type", "topic",          "partition_key"};
     struct strbuf size;
     outrider__strbuf_init(&size, 1024);
     outrider__pg_sql_large_begin(sql, b);
-    outrider__pg_size_sql(&size, headers_type(cat), "o.headers");
+    outrider__pg_size_sql(&size, columns_headers_type(cat), "o.headers");
     outrider__pg_sql_large_column(sql, "headers", strbuf_cstr(&size), b->headers);
-    for (size_t i = is_short(cat->id_type); i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = columns_is_short(cat->id_type); i < sizeof texts / sizeof *texts; i++) {
         outrider__strbuf_clear(&size);
         strbuf_append_str(&size, "octet_length(");
-        append_column(&size, cat, texts[i]);
+        columns_append_value(&size, cat, texts[i]);
         strbuf_append_str(&size, ")");
         outrider__pg_sql_large_column(sql, texts[i], strbuf_cstr(&size), b->text);
     }
@@ -133,12 +133,12 @@ static void append_large(struct strbuf *sql, const struct pg_catalog *cat,
     outrider__strbuf_release(&size);
 }
 
-static void append_text(struct strbuf *sql, const struct pg_catalog *cat, const char *name,
-                        const struct pg_bounds *b)
+static void columns_append_text(struct strbuf *sql, const struct pg_catalog *cat, const char *name,
+                                const struct pg_bounds *b)
 {
     struct strbuf value;
     outrider__strbuf_init(&value, 256);
-    append_column(&value, cat, name);
+    columns_append_value(&value, cat, name);
     bool is_id = strcmp(name, "id") == 0;
     outrider__pg_sql_text(sql, strbuf_cstr(&value),
                           !is_id && outrider__pg_catalog_is_bytes(cat, name), b);
@@ -154,27 +154,27 @@ void outrider__pg_sql_log_event(struct strbuf *sql, const struct pg_catalog *cat
     outrider__strbuf_init(&size, 1024);
     outrider__pg_size_sql(&size, cat->payload_type, "o.payload");
     strbuf_append_str(sql, "o.seq, ");
-    if (is_short(cat->id_type))
+    if (columns_is_short(cat->id_type))
         strbuf_append_str(sql, "o.id, ");
     else
-        append_text(sql, cat, "id", b);
-    append_text(sql, cat, "aggregate_type", b);
-    append_text(sql, cat, "aggregate_id", b);
-    append_text(sql, cat, "event_type", b);
+        columns_append_text(sql, cat, "id", b);
+    columns_append_text(sql, cat, "aggregate_type", b);
+    columns_append_text(sql, cat, "aggregate_id", b);
+    columns_append_text(sql, cat, "event_type", b);
     strbuf_append_str(sql, "CASE WHEN ");
     if (anchor != NULL)
         outrider__strbuf_appendf(sql, "o.seq <> %s AND ", anchor);
     outrider__strbuf_appendf(sql, "%s <= %s THEN o.payload END, ", strbuf_cstr(&size), b->payload);
     if (anchor != NULL)
         outrider__strbuf_appendf(sql, "CASE WHEN o.seq <> %s THEN ", anchor);
-    outrider__pg_sql_headers(sql, headers_type(cat), "o.headers", b);
+    outrider__pg_sql_headers(sql, columns_headers_type(cat), "o.headers", b);
     strbuf_append_str(sql, anchor != NULL ? " END, " : ", ");
-    append_text(sql, cat, "topic", b);
-    append_text(sql, cat, "partition_key", b);
+    columns_append_text(sql, cat, "topic", b);
+    columns_append_text(sql, cat, "partition_key", b);
     strbuf_append_str(sql, "o.partition, o.occurred_at, o.created_at, o.expires_at, ");
     outrider__pg_sql_size(sql, "o.payload", strbuf_cstr(&size), b);
     strbuf_append_str(sql, ", ");
-    append_large(sql, cat, b);
+    columns_append_large(sql, cat, b);
     sql->failed |= size.failed;
     outrider__strbuf_release(&size);
 }
