@@ -106,7 +106,9 @@ class OneBroker(FaultTest):
         self.assertLess(rss(relay.pid) - before, 60 << 20)
         self.assert_in_order(KEYS, counts)
         self.assertEqual(relay.stop(), 0, relay.err())
-        self.assertEqual(len([x for x in relay.err_lines if "sink is down" in x]), 1, relay.err())
+        # One outage is one line. A busy machine may take longer than send_timeout (1 s) to drain
+        # sixty megabytes, which is told too; such a line does not speak of brokers.
+        self.assertEqual(len([x for x in relay.err_lines if "no broker of" in x]), 1, relay.err())
 
     def test_a_stop_in_an_outage_does_not_wait_and_loses_nothing(self):
         relay = self.start_relay("--set", "shutdown_timeout=1h", env=ENV)
