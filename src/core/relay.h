@@ -24,6 +24,7 @@
 #ifndef CORE_RELAY_H
 #define CORE_RELAY_H
 
+#include "core/batch_counts.h"
 #include "core/config.h"
 #include "core/route.h"
 #include "core/sink.h"
@@ -54,6 +55,8 @@ struct relay_observer {
     bool wants_delivered;
     /* A batch was settled: durable. */
     void (*settled)(void *ctx, struct instant now, const struct batch *b);
+    /* The same as counts by aggregate type, event type and outcome. */
+    void (*counted)(void *ctx, struct instant now, const struct batch_counts *counts);
 };
 
 struct relay_stats {

@@ -175,6 +175,23 @@ static int source_fetched(struct relay *r, struct batch *b, struct outrider_erro
     return 0;
 }
 
+/* The batch is counted once, for the first observer that wants it. */
+static void source_tell_settled(struct relay *r, const struct batch *b)
+{
+    struct batch_counts counts;
+    bool is_counted = false;
+    for (struct relay_observer *o = r->observers; o != NULL; o = o->next) {
+        if (o->settled != NULL)
+            o->settled(o->ctx, r->now, b);
+        if (o->counted == NULL)
+            continue;
+        if (!is_counted)
+            outrider__batch_count(b, &counts);
+        is_counted = true;
+        o->counted(o->ctx, r->now, &counts);
+    }
+}
+
 void outrider__relay_batch_settled(struct relay *r, struct batch *b)
 {
     (void)FAILPOINT("relay.after_settle");
@@ -182,9 +199,7 @@ void outrider__relay_batch_settled(struct relay *r, struct batch *b)
     r->op_no++;
     r->settle_failures = r->refusals = 0;
     source_works(r);
-    for (struct relay_observer *o = r->observers; o != NULL; o = o->next)
-        if (o->settled != NULL)
-            o->settled(o->ctx, r->now, b);
+    source_tell_settled(r, b);
     if (r->is_final) {
         /* The batch may be settled in part only, and the sink may still hold events of it. */
         b->state = BATCH_VOID;

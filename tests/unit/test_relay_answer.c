@@ -166,12 +166,27 @@ static const struct sink_ops sink_ops = {.scheme = "fake",
                                          .fds = fake_sink_fds,
                                          .close = fake_sink_close};
 
+static uint64_t told_outcomes[2][OUTCOME_COUNT];
+
+static void on_counted(void *ctx, struct instant now, const struct batch_counts *counts)
+{
+    uint64_t *outcomes = ctx;
+    (void)now;
+    assert_int_equal(counts->n_kinds, 1);
+    assert_true(bytes_eq_str(counts->kinds[0].event_type, "x"));
+    for (int i = 0; i < OUTCOME_COUNT; i++)
+        outcomes[i] += counts->kinds[0].outcomes[i];
+}
+
 static void run(struct pipeline_config config)
 {
+    struct relay_observer second = {.ctx = told_outcomes[1], .counted = on_counted};
+    struct relay_observer first = {.next = &second, .ctx = told_outcomes[0], .counted = on_counted};
     struct relay *relay = NULL;
     struct outrider_error err = {0};
     struct relay_setup setup = {
-        .config = &config, .source_ops = &source_ops, .sink_ops = &sink_ops};
+        .config = &config, .source_ops = &source_ops, .sink_ops = &sink_ops, .observers = &first};
+    memset(told_outcomes, 0, sizeof told_outcomes);
     n_settled = n_taken = n_letters = 0;
     assert_int_equal(outrider__relay_new(&setup, &relay, &err), 0);
     for (int64_t us = 1; us < 10 && n_settled < EVENTS; us++)
@@ -209,6 +224,11 @@ static void an_answer_reaches_settle_with_each_outcome(void **state)
     assert_answer(2, OUTCOME_DEAD, 422, "no such account");
     assert_int_equal(settled[3].outcome, OUTCOME_DELIVERED);
     assert_false(settled[3].has_answer);
+    for (int i = 0; i < 2; i++) { /* each observer is told the counts of the batch */
+        assert_int_equal(told_outcomes[i][OUTCOME_DELIVERED], 2);
+        assert_int_equal(told_outcomes[i][OUTCOME_PARKED], 1);
+        assert_int_equal(told_outcomes[i][OUTCOME_DEAD], 1);
+    }
 }
 
 static void the_answer_to_a_dead_letter_is_not_the_events(void **state)
