@@ -8,7 +8,7 @@
 #define UPKEEP_EVERY_US (INT64_C(600) * 1000000)
 #define DROP_PAUSE_US (INT64_C(30) * 1000000)
 
-static int on_kept(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int upkeep_on_kept(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_upkeep *u = ctx;
     (void)results;
@@ -18,7 +18,8 @@ static int on_kept(void *ctx, PGresult **results, int n, struct outrider_error *
     return 0;
 }
 
-static int prepare(struct pg_upkeep *u, const struct pg_catalog *cat, struct outrider_error *err)
+static int upkeep_prepare(struct pg_upkeep *u, const struct pg_catalog *cat,
+                          struct outrider_error *err)
 {
     struct strbuf sql;
     outrider__strbuf_init(&sql, 1024);
@@ -32,11 +33,11 @@ static int prepare(struct pg_upkeep *u, const struct pg_catalog *cat, struct out
     return 0;
 }
 
-static int call(struct pg_upkeep *u, struct pg_conn *c, const struct pg_catalog *cat,
-                int64_t cutoff_us, pg_done_fn *done, void *ctx, struct outrider_error *err)
+static int upkeep_call(struct pg_upkeep *u, struct pg_conn *c, const struct pg_catalog *cat,
+                       int64_t cutoff_us, pg_done_fn *done, void *ctx, struct outrider_error *err)
 {
     struct pg_args args;
-    if (u->sql == NULL && prepare(u, cat, err) < 0)
+    if (u->sql == NULL && upkeep_prepare(u, cat, err) < 0)
         return -1;
     /* Making the next partitions is no clean-up: without them nobody can write. */
     u->st.purpose = cutoff_us != 0 ? PG_CLEANS : PG_READS;
@@ -54,7 +55,7 @@ int outrider__pg_upkeep_tick(struct pg_upkeep *u, struct pg_conn *c, const struc
         return 0;
     u->is_busy = true;
     u->due_us = now.mono_us + UPKEEP_EVERY_US;
-    return call(u, c, cat, 0, on_kept, u, err);
+    return upkeep_call(u, c, cat, 0, upkeep_on_kept, u, err);
 }
 
 bool outrider__pg_upkeep_may_drop(const struct pg_upkeep *u, const struct pg_catalog *cat,
@@ -68,7 +69,7 @@ int outrider__pg_upkeep_drop(struct pg_upkeep *u, struct pg_conn *c, const struc
                              struct outrider_error *err)
 {
     u->drop_us = now.mono_us + DROP_PAUSE_US;
-    return call(u, c, cat, cutoff_us, done, ctx, err);
+    return upkeep_call(u, c, cat, cutoff_us, done, ctx, err);
 }
 
 void outrider__pg_upkeep_release(struct pg_upkeep *u)

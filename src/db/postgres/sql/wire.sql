@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- What every connection asks its server. Nothing here takes words (common/sql.h).
+-- What every connection asks its server, and SQL for columns. Only column_* take a word
+-- (common/sql.h): @column@, quoted.
 
 -- name: catalog
 -- All about a table. $1: the table's name as the user wrote it. One row, whether or not there is
@@ -124,3 +125,18 @@ FROM (VALUES
 WHERE NOT EXISTS (
     SELECT FROM pg_settings s
     WHERE s.name = v.name AND s.source = 'client' AND s.name IN ('statement_timeout', 'lock_timeout'))
+
+-- name: column_size
+-- Bytes of a column that is neither text nor bytea, without reading what is stored aside. A column
+-- that is compressed may be a hundred times larger than what is stored: its text is measured.
+(CASE WHEN pg_column_compression(@column@) IS NULL THEN pg_column_size(@column@)
+    ELSE octet_length(@column@::text) END)
+
+-- name: column_stored
+-- A column as outrider_parked holds texts: shared/parked.h (4). bytea_output may be either form:
+-- a text is read as bytea in both.
+CASE WHEN 'bytea'::regtype IN (
+        pg_typeof(@column@), (SELECT t.typbasetype::regtype FROM pg_type t WHERE t.oid = pg_typeof(@column@)))
+    THEN '\x' || encode(@column@::text::bytea, 'hex')
+    WHEN starts_with(@column@::text, '\x') THEN '\x' || encode(convert_to(@column@::text, 'UTF8'), 'hex')
+    ELSE @column@::text END

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "common/sql.h"
 #include "wire.sql.h"
 
 const char *const outrider__pg_catalog_sql = sql_catalog;
@@ -221,24 +222,12 @@ void outrider__pg_size_sql(struct strbuf *sql, Oid type, const char *column)
     if (type == PG_BYTEA || type == PG_TEXT || type == PG_VARCHAR)
         outrider__strbuf_appendf(sql, "octet_length(%s)", column);
     else
-        /* Compressed, it may be a hundred times larger than what is stored. */
-        outrider__strbuf_appendf(sql,
-                                 "(CASE WHEN pg_column_compression(%s) IS NULL THEN "
-                                 "pg_column_size(%s) ELSE octet_length(%s::text) END)",
-                                 column, column, column);
+        outrider__sql_append(sql, sql_column_size, &(struct sql_word){"column", column}, 1);
 }
 
 void outrider__pg_stored_sql(struct strbuf *sql, const char *column)
 {
-    /* bytea_output may be either: text as bytea reads both. */
-    outrider__strbuf_appendf(
-        sql,
-        "CASE WHEN 'bytea'::regtype IN (pg_typeof(%s), (SELECT "
-        "t.typbasetype::regtype FROM pg_type t WHERE t.oid = pg_typeof(%s))) "
-        "THEN '\\x' || encode(%s::text::bytea, 'hex') WHEN starts_with(%s::text, '\\x') "
-        "THEN '\\x' || encode(convert_to(%s::text, 'UTF8'), 'hex') ELSE "
-        "%s::text END",
-        column, column, column, column, column, column);
+    outrider__sql_append(sql, sql_column_stored, &(struct sql_word){"column", column}, 1);
 }
 
 void outrider__pg_bytea_sql(struct strbuf *sql, Oid type, const char *column)

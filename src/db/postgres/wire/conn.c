@@ -33,14 +33,14 @@ static void request_free(struct pg_request *r)
     free(r);
 }
 
-static void quiet(void *ctx, const PGresult *res)
+static void conn_quiet(void *ctx, const PGresult *res)
 {
     (void)ctx; /* a library does not write to stderr */
     (void)res;
 }
 
 /* connect_timeout of the URL, which libpq leaves to those who do not block; or 0. */
-static int64_t url_timeout_us(PGconn *pg)
+static int64_t conn_url_timeout_us(PGconn *pg)
 {
     int64_t us = 0;
     PQconninfoOption *options = PQconninfo(pg);
@@ -68,8 +68,8 @@ int outrider__pg_connect(struct pg_conn *c, const char *url, const char *name, i
         return outrider__fail_nomem(err);
     c->conn_no = atomic_fetch_add(&counter, 1) + 1;
     (void)PQsetErrorVerbosity(c->pg, PQERRORS_VERBOSE);
-    (void)PQsetNoticeReceiver(c->pg, quiet, NULL);
-    int64_t own_us = url_timeout_us(c->pg);
+    (void)PQsetNoticeReceiver(c->pg, conn_quiet, NULL);
+    int64_t own_us = conn_url_timeout_us(c->pg);
     c->deadline_us = now.mono_us + (own_us > 0 ? own_us : timeout_us);
     if (PQstatus(c->pg) == CONNECTION_BAD) {
         char *why = NULL;
@@ -88,16 +88,16 @@ int outrider__pg_connect(struct pg_conn *c, const char *url, const char *name, i
     return 0;
 }
 
-static bool is_signalled(const struct pg_conn *c, short events)
+static bool conn_is_signalled(const struct pg_conn *c, short events)
 {
     struct pollfd fd = {.fd = PQsocket(c->pg), .events = events};
     return fd.fd >= 0 && poll(&fd, 1, 0) > 0;
 }
 
-static int connecting(struct pg_conn *c, struct instant now, struct outrider_error *err)
+static int conn_connecting(struct pg_conn *c, struct instant now, struct outrider_error *err)
 {
     for (int round = 0; round < 32; round++) {
-        if (!is_signalled(c, c->wants == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
+        if (!conn_is_signalled(c, c->wants == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
             if (now.mono_us < c->deadline_us)
                 return 0;
             c->state = PG_BROKEN;
@@ -123,14 +123,14 @@ static int connecting(struct pg_conn *c, struct instant now, struct outrider_err
     return 0;
 }
 
-static int flush(struct pg_conn *c, struct outrider_error *err)
+static int conn_flush(struct pg_conn *c, struct outrider_error *err)
 {
     int rc = PQflush(c->pg);
     c->wants_write = rc > 0;
     return rc < 0 ? outrider__pg_fail(err, c->pg, NULL, "cannot send") : 0;
 }
 
-static int finish(struct pg_conn *c, struct outrider_error *err)
+static int conn_finish(struct pg_conn *c, struct outrider_error *err)
 {
     struct pg_request *r = c->first;
     c->first = r->next;
@@ -143,8 +143,8 @@ static int finish(struct pg_conn *c, struct outrider_error *err)
 }
 
 /* The server's error; what it means depends on what the request is for. */
-static void refused(struct pg_conn *c, const struct pg_request *r, const PGresult *res,
-                    struct outrider_error *err)
+static void conn_refused(struct pg_conn *c, const struct pg_request *r, const PGresult *res,
+                         struct outrider_error *err)
 {
     (void)outrider__pg_fail(err, c->pg, res, r->i < r->n ? r->what[r->i] : "cannot commit");
     c->failed = r->purpose;
@@ -165,7 +165,7 @@ static void refused(struct pg_conn *c, const struct pg_request *r, const PGresul
 }
 
 /* One result of the request at the front. */
-static int take(struct pg_conn *c, PGresult *res, struct outrider_error *err)
+static int conn_take(struct pg_conn *c, PGresult *res, struct outrider_error *err)
 {
     struct pg_request *r = c->first;
     ExecStatusType status = PQresultStatus(res);
@@ -176,11 +176,11 @@ static int take(struct pg_conn *c, PGresult *res, struct outrider_error *err)
     }
     if (status == PGRES_PIPELINE_SYNC) {
         PQclear(res);
-        return finish(c, err);
+        return conn_finish(c, err);
     }
     bool is_good = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
     if (!is_good || r->i >= r->n) {
-        refused(c, r, res, err);
+        conn_refused(c, r, res, err);
         PQclear(res);
         return -1;
     }
@@ -194,7 +194,7 @@ static int take(struct pg_conn *c, PGresult *res, struct outrider_error *err)
     return 0;
 }
 
-static int receive(struct pg_conn *c, struct outrider_error *err)
+static int conn_receive(struct pg_conn *c, struct outrider_error *err)
 {
     int n_nulls = 0;
     if (PQconsumeInput(c->pg) != 1)
@@ -208,7 +208,7 @@ static int receive(struct pg_conn *c, struct outrider_error *err)
             continue;
         }
         n_nulls = 0;
-        if (take(c, res, err) < 0)
+        if (conn_take(c, res, err) < 0)
             return -1;
     }
     if (PQstatus(c->pg) == CONNECTION_BAD)
@@ -219,7 +219,7 @@ static int receive(struct pg_conn *c, struct outrider_error *err)
 int outrider__pg_poll(struct pg_conn *c, struct instant now, struct outrider_error *err)
 {
     if (c->state == PG_CONNECTING)
-        return connecting(c, now, err);
+        return conn_connecting(c, now, err);
     if (c->state != PG_UP)
         return outrider__fail(err, OUTRIDER_CONNECT, OUTRIDER_RETRY, "not connected");
     int errno_value = FAILPOINT("postgres.poll");
@@ -227,7 +227,7 @@ int outrider__pg_poll(struct pg_conn *c, struct instant now, struct outrider_err
         c->state = PG_BROKEN;
         return outrider__fail_errno(err, errno_value, "the connection is lost");
     }
-    if (receive(c, err) < 0 || flush(c, err) < 0) {
+    if (conn_receive(c, err) < 0 || conn_flush(c, err) < 0) {
         c->state = PG_BROKEN;
         return -1;
     }
@@ -273,7 +273,7 @@ int outrider__pg_request_begin(struct pg_conn *c, pg_done_fn *done, void *ctx,
     return 0;
 }
 
-static int fail_send(struct pg_conn *c, const char *what, struct outrider_error *err)
+static int conn_fail_send(struct pg_conn *c, const char *what, struct outrider_error *err)
 {
     request_free(c->open);
     c->open = NULL;
@@ -294,7 +294,7 @@ int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const s
     if (!st->is_unnamed && st->conn_no != c->conn_no) {
         (void)snprintf(st->name, sizeof st->name, "outrider%u", ++c->n_names);
         if (!PQsendPrepare(c->pg, st->name, st->sql, n, args != NULL ? args->types : NULL))
-            return fail_send(c, st->what, err);
+            return conn_fail_send(c, st->what, err);
         st->conn_no = c->conn_no;
         r->prepares[r->n] = true;
     }
@@ -305,7 +305,7 @@ int outrider__pg_request_add(struct pg_conn *c, struct pg_statement *st, const s
                                        lengths, formats, 1)
                    : PQsendQueryPrepared(c->pg, st->name, n, values, lengths, formats, 1);
     if (!sent)
-        return fail_send(c, st->what, err);
+        return conn_fail_send(c, st->what, err);
     r->what[r->n++] = st->what;
     if (st->purpose > r->purpose)
         r->purpose = st->purpose;
@@ -320,7 +320,7 @@ int outrider__pg_request_try(struct pg_conn *c, struct pg_statement *st, const s
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "a request has no room");
     (void)snprintf(st->name, sizeof st->name, "outrider%u", ++c->n_names);
     if (!PQsendPrepare(c->pg, st->name, st->sql, args->n, args->types))
-        return fail_send(c, st->what, err);
+        return conn_fail_send(c, st->what, err);
     st->conn_no = c->conn_no;
     r->what[r->n++] = st->what;
     r->purpose = PG_TRIES;
@@ -333,7 +333,7 @@ int outrider__pg_request_end(struct pg_conn *c, struct outrider_error *err)
     if (r == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no request was begun");
     if (!PQpipelineSync(c->pg))
-        return fail_send(c, "cannot send", err);
+        return conn_fail_send(c, "cannot send", err);
     c->open = NULL;
     if (c->last != NULL)
         c->last->next = r;
@@ -341,7 +341,7 @@ int outrider__pg_request_end(struct pg_conn *c, struct outrider_error *err)
         c->first = r;
     c->last = r;
     c->n_requests++;
-    return flush(c, err);
+    return conn_flush(c, err);
 }
 
 int outrider__pg_request(struct pg_conn *c, struct pg_statement *st, const struct pg_args *args,
@@ -354,7 +354,7 @@ int outrider__pg_request(struct pg_conn *c, struct pg_statement *st, const struc
 }
 
 /* Whether the URL's options speak of it. */
-static bool url_sets(PGconn *pg, const char *name)
+static bool conn_url_sets(PGconn *pg, const char *name)
 {
     bool does = false;
     PQconninfoOption *options = PQconninfo(pg);
@@ -371,7 +371,7 @@ int outrider__pg_session(struct pg_conn *c, pg_done_fn *done, void *ctx, struct 
     /* By itself and first: a timeout of the role may be too short for the rest. */
     struct pg_statement off = {.sql = "SET statement_timeout = 0",
                                .what = "cannot set the session up"};
-    if (!url_sets(c->pg, "statement_timeout") &&
+    if (!conn_url_sets(c->pg, "statement_timeout") &&
         outrider__pg_request(c, &off, NULL, NULL, NULL, err) < 0)
         return -1;
     struct pg_statement st = {.sql = sql_session, .what = "cannot set the session up"};

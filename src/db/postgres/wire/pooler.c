@@ -6,10 +6,13 @@
 
 #define LOOKS 2 /* where processes are given out in turn, the second one shows it */
 
+/* The statements of the request that begins a transaction. */
+enum pooler_begin_step { POOLER_BEGIN, POOLER_PID };
+
 static const char sql_pid[] = "SELECT pg_backend_pid()";
 static const char what[] = "cannot ask for the server's process";
 
-static int refuse(const struct pg_pooler *p, struct outrider_error *err)
+static int pooler_refuse(const struct pg_pooler *p, struct outrider_error *err)
 {
     char place[160];
     outrider__pg_place(p->conn->pg, place, sizeof place);
@@ -20,60 +23,62 @@ static int refuse(const struct pg_pooler *p, struct outrider_error *err)
                           place);
 }
 
-static int ask(struct pg_pooler *p, struct pg_conn *c, pg_done_fn *done, struct outrider_error *err)
+static int pooler_ask(struct pg_pooler *p, struct pg_conn *c, pg_done_fn *done,
+                      struct outrider_error *err)
 {
     return outrider__pg_request(c, &p->st_pid, NULL, done, p, err);
 }
 
-static int on_own_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pooler_on_own_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_pooler *p = ctx;
     (void)n;
     if (outrider__pg_get_int(results[0], 0, 0, 0) != p->pid)
-        return refuse(p, err);
+        return pooler_refuse(p, err);
     if (++p->n_looks < LOOKS)
-        return ask(p, p->conn, on_own_again, err);
+        return pooler_ask(p, p->conn, pooler_on_own_again, err);
     p->is_done = true;
     return 0;
 }
 
-static int on_other_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pooler_on_other_again(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_pooler *p = ctx;
     (void)n;
     if (outrider__pg_get_int(results[0], 0, 0, 0) != p->other_pid)
-        return refuse(p, err);
-    return ask(p, p->conn, on_own_again, err);
+        return pooler_refuse(p, err);
+    return pooler_ask(p, p->conn, pooler_on_own_again, err);
 }
 
-static int on_committed(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pooler_on_committed(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_pooler *p = ctx;
     (void)results;
     (void)n;
-    return ask(p, &p->other, on_other_again, err);
+    return pooler_ask(p, &p->other, pooler_on_other_again, err);
 }
 
-static int on_other(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pooler_on_other(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_pooler *p = ctx;
     (void)n;
     p->other_pid = outrider__pg_get_int(results[0], 0, 0, 0);
-    return outrider__pg_request(p->conn, &p->st_commit, NULL, on_committed, p, err);
+    return outrider__pg_request(p->conn, &p->st_commit, NULL, pooler_on_committed, p, err);
 }
 
 /* The transaction holds its process, so the other connection has one of its own. */
-static int on_begun(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pooler_on_begun(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_pooler *p = ctx;
     (void)err;
-    p->pid = outrider__pg_get_int(results[n - 1], 0, 0, 0);
+    p->pid = outrider__pg_get_int(results[POOLER_PID], 0, 0, 0);
+    (void)n;
     p->is_begun = false;
     p->is_connected = true;
     return 0;
 }
 
-static int on_own(void *ctx, PGresult **results, int n, struct outrider_error *err)
+static int pooler_on_own(void *ctx, PGresult **results, int n, struct outrider_error *err)
 {
     struct pg_pooler *p = ctx;
     (void)n;
@@ -82,7 +87,7 @@ static int on_own(void *ctx, PGresult **results, int n, struct outrider_error *e
         return 0;
     }
     p->is_begun = true;
-    if (outrider__pg_request_begin(p->conn, on_begun, p, err) < 0 ||
+    if (outrider__pg_request_begin(p->conn, pooler_on_begun, p, err) < 0 ||
         outrider__pg_request_add(p->conn, &p->st_begin, NULL, err) < 0 ||
         outrider__pg_request_add(p->conn, &p->st_pid, NULL, err) < 0)
         return -1;
@@ -101,7 +106,7 @@ int outrider__pg_pooler_begin(struct pg_pooler *p, struct pg_conn *conn,
         .st_begin = {.sql = "BEGIN", .what = what, .is_unnamed = true},
         .st_commit = {.sql = "COMMIT", .what = what, .is_unnamed = true},
     };
-    return ask(p, conn, on_own, err);
+    return pooler_ask(p, conn, pooler_on_own, err);
 }
 
 int outrider__pg_pooler_poll(struct pg_pooler *p, struct instant now, struct outrider_error *err)
@@ -125,14 +130,14 @@ int outrider__pg_pooler_poll(struct pg_pooler *p, struct instant now, struct out
     if (p->other.state != PG_UP || p->is_asked)
         return 0;
     p->is_asked = true;
-    return ask(p, &p->other, on_other, err);
+    return pooler_ask(p, &p->other, pooler_on_other, err);
 }
 
 int outrider__pg_pooler_failed(const struct pg_pooler *p, struct outrider_error *err)
 {
     if (!p->is_begun || err == NULL || strcmp(err->origin, "08P01") != 0)
         return -1;
-    return refuse(p, err);
+    return pooler_refuse(p, err);
 }
 
 int outrider__pg_pooler_fds(struct pg_pooler *p, struct pollfd *ret_fds, int max)
