@@ -5,6 +5,7 @@
 
 #include "base/failpoint.h"
 #include "postgres/cdc/cdc.h"
+#include "cdc_publication.sql.h"
 
 #define WAITING_US 1000000
 #define SLOT_EXISTS "42710"
@@ -58,16 +59,17 @@ static int arrive_on_cleared(void *ctx, PGresult **results, int n, struct outrid
 static int arrive_add_publication(struct pg_source *s, struct outrider_error *err)
 {
     struct cdc_source *c = cdc_of(s);
-    struct strbuf sql;
-    outrider__strbuf_init(&sql, PG_SQL_CAP);
-    outrider__strbuf_appendf(&sql,
-                             "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', "
-                             "publish_via_partition_root = true)",
-                             c->publication, strbuf_cstr(&c->tables.names));
-    struct pg_statement st = {.sql = strbuf_cstr(&sql), .what = "cannot make the publication"};
-    int rc =
-        sql.failed ? outrider__fail_nomem(err) : outrider__pg_request_add(&s->conn, &st, NULL, err);
-    outrider__strbuf_release(&sql);
+    static const struct pg_block block = {sql_publication_make, "cannot make the publication",
+                                          PG_READS};
+    struct pg_statement st = {0};
+    struct pg_words words;
+    outrider__pg_words_init(&words, &s->cat);
+    outrider__pg_words_add(&words, "publication", c->publication);
+    outrider__pg_words_add(&words, "tables", strbuf_cstr(&c->tables.names));
+    int rc = outrider__pg_statements_make(&st, &block, 1, &words, err);
+    if (rc == 0)
+        rc = outrider__pg_request_add(&s->conn, &st, NULL, err);
+    outrider__pg_statements_release(&st, 1);
     return rc;
 }
 

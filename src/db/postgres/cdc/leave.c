@@ -151,7 +151,7 @@ int outrider__pg_cdc_forget_slot(struct pg_source *s, struct outrider_error *err
 {
     struct strbuf sql;
     struct pg_args args;
-    outrider__strbuf_init(&sql, PG_SQL_CAP);
+    outrider__strbuf_init(&sql, SQL_TEXT_CAP);
     outrider__cdc_forget_slot_sql(&sql, s->cat.cursor_table);
     struct pg_statement st = {.sql = strbuf_cstr(&sql), .what = "cannot drop the replication slot"};
     outrider__pg_args_init(&args);

@@ -5,6 +5,7 @@
  */
 #include "base/failpoint.h"
 #include "postgres/cdc/cdc.h"
+#include "cdc.sql.h"
 
 /* A column of the log's row j.o, in the form in which parked.h (4) stores it. */
 static void own_append_stored(struct strbuf *q, const struct pg_catalog *cat, const char *name)
@@ -30,14 +31,15 @@ static void own_append_whole_row(struct strbuf *q, const struct pg_catalog *cat)
 {
     static const char *const names[] = {"id",      "aggregate_type", "aggregate_id", "event_type",
                                         "headers", "topic",          "partition_key"};
-    strbuf_append_str(q, "SELECT ");
+    struct strbuf columns;
+    outrider__strbuf_init(&columns, SQL_TEXT_CAP);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        own_append_stored(q, cat, names[i]);
-    outrider__pg_bytea_sql(q, cat->payload_type, "o.payload");
-    outrider__strbuf_appendf(q,
-                             " AS payload FROM %s o CROSS JOIN LATERAL (SELECT to_jsonb(o) AS o "
-                             "OFFSET 0) j WHERE u.is_cut = 1 AND o.seq = u.seq",
-                             cat->table);
+        own_append_stored(&columns, cat, names[i]);
+    outrider__pg_bytea_sql(&columns, cat->payload_type, "o.payload");
+    const struct sql_word words[] = {{"columns", strbuf_cstr(&columns)}, {"outbox", cat->table}};
+    outrider__sql_append(q, sql_cdc_own_row, words, sizeof words / sizeof *words);
+    q->failed |= columns.failed;
+    outrider__strbuf_release(&columns);
 }
 
 static void own_append_oversize(struct strbuf *sql, const struct pg_source *s)

@@ -20,7 +20,7 @@
 void outrider__cdc_published_sql(struct strbuf *sql, int version, const char *tables)
 {
     struct strbuf schemas;
-    outrider__strbuf_init(&schemas, PG_SQL_CAP);
+    outrider__strbuf_init(&schemas, SQL_TEXT_CAP);
     const struct sql_word words[] = {{"tables", tables}};
     if (version >= 150000)
         outrider__sql_append(&schemas, sql_published_schemas, words, 1);
@@ -35,7 +35,7 @@ static void published_append(struct strbuf *sql, const char *block, int version,
                              const char *publication, const char *tables, const char *published)
 {
     struct strbuf rows;
-    outrider__strbuf_init(&rows, PG_SQL_CAP);
+    outrider__strbuf_init(&rows, SQL_TEXT_CAP);
     outrider__cdc_published_sql(&rows, version, tables);
     const struct sql_word words[] = {{"rows", strbuf_cstr(&rows)},
                                      {"publication", publication},
@@ -116,8 +116,8 @@ int outrider__cdc_published_ask(struct pg_source *s, struct outrider_error *err)
     char *name = PQescapeLiteral(c->maker.link.pg, c->publication, strlen(c->publication));
     if (name == NULL)
         return outrider__fail_nomem(err);
-    outrider__strbuf_init(&sql, PG_SQL_CAP);
-    outrider__strbuf_init(&tables, PG_SQL_CAP);
+    outrider__strbuf_init(&sql, SQL_TEXT_CAP);
+    outrider__strbuf_init(&tables, SQL_TEXT_CAP);
     for (size_t i = 0; i < c->tables.n_outboxes; i++)
         outrider__strbuf_appendf(&tables, "%s%lld", i == 0 ? "'{" : ",",
                                  (long long)c->tables.outboxes[i].oid);

@@ -11,10 +11,6 @@
 #include "core/config.h"
 #include "postgres/wire/wire.h"
 
-/* An anchor is the beginning of an id, as outrider__text_cut() leaves it. */
-#define PG_ANCHOR_OF(id) "left(" id "::text, 1024)"
-_Static_assert(EVENT_TEXT_CUT == 1024, "PG_ANCHOR_OF");
-
 /* Bounds as SQL: expressions of type int8, and of bool. */
 struct pg_bounds {
     char payload[32], headers[32], text[32];

@@ -17,8 +17,6 @@
 #include "postgres/shared/source.h"
 #include "postgres/wire/statements.h"
 
-#define PG_SQL_CAP 32768
-
 struct pg_cursor {
     int64_t epoch;
     uint64_t tid; /* the row's version that was written last */

@@ -439,3 +439,11 @@ WHERE o.seq = ANY ($3::int8[])
                 ELSE k.position <= o.seq OR k.gaps @> o.seq
             END
     )
+
+-- name: cdc_own_row
+-- The whole row behind u, where the stream has cut it. @columns@ are those of outrider_parked, by
+-- name, through JSON: a column may have been dropped or renamed since the start.
+SELECT @columns@ AS payload
+FROM @outbox@ o
+CROSS JOIN LATERAL (SELECT to_jsonb(o) AS o OFFSET 0) j
+WHERE u.is_cut = 1 AND o.seq = u.seq

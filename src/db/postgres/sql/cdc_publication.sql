@@ -56,3 +56,7 @@ SELECT coalesce(array_agg(DISTINCT w.token), '{}')::text, count(DISTINCT w.rel)
 FROM pg_publication p
 CROSS JOIN LATERAL @rows@ w
 WHERE p.pubname = @publication@
+
+-- name: publication_make
+-- @publication@ and @tables@ are quoted names.
+CREATE PUBLICATION @publication@ FOR TABLE @tables@ WITH (publish = 'insert', publish_via_partition_root = true)

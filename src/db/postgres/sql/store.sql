@@ -81,8 +81,8 @@ SELECT s.active_pid,
 FROM pg_replication_slots s
 WHERE s.slot_name = $1
 
--- name: slot_names
--- @names@: the table m of cdc/slot.h. Columns: enum slot_names_column.
+-- name: slot_find
+-- @names@: the table m of cdc/slot.h. Columns: enum slot_find_column.
 WITH @names@ SELECT coalesce(nullif(slot, ''), name), publication FROM m
 
 -- name: slot_reset

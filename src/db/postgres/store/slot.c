@@ -11,7 +11,7 @@
 #include "store.sql.h"
 
 static const struct pg_block slot_status = {sql_slot_status, "cannot read the slot", PG_READS};
-static const struct pg_block slot_names = {sql_slot_names, "cannot read the slot", PG_READS};
+static const struct pg_block slot_find = {sql_slot_find, "cannot read the slot", PG_READS};
 static const struct pg_block slot_reset = {sql_slot_reset, "cannot read the slot", PG_READS};
 static const struct pg_block slot_reset_mapped = {sql_slot_reset_mapped, "cannot read the slot",
                                                   PG_READS};
@@ -34,7 +34,7 @@ enum slot_status_column {
     SLOT_NAME
 };
 enum slot_drop_column { DROP_ACTIVE_PID, DROP_DROPPED, DROP_DATABASE, DROP_IS_FOREIGN };
-enum slot_names_column { NAMES_SLOT, NAMES_PUBLICATION };
+enum slot_find_column { NAMES_SLOT, NAMES_PUBLICATION };
 enum slot_reset_column { RESET_POSITION, RESET_IS_KNOWN, RESET_UNSETTLED };
 
 /* A statement with the pipeline and the outbox as its arguments. */
@@ -129,7 +129,7 @@ int outrider__pg_store_find_slot(struct pg_store *s, char ret_slot[64], char ret
     outrider__cdc_names_sql(&names, s->cat.cursor_table);
     outrider__pg_words_init(&words, &s->cat);
     outrider__pg_words_take(&words, "names", &names);
-    int rc = slot_query(s, &slot_names, &words, s->config->name, &r, err);
+    int rc = slot_query(s, &slot_find, &words, s->config->name, &r, err);
     if (rc == 0) {
         (void)snprintf(ret_slot, 64, "%s", outrider__pg_get_str(r, 0, NAMES_SLOT));
         (void)snprintf(ret_publication, 64, "%s", outrider__pg_get_str(r, 0, NAMES_PUBLICATION));
