@@ -14,14 +14,14 @@ void outrider__hybrid_list_init(struct hybrid_list *l)
     l->last = &l->first;
 }
 
-static size_t text_size(const char *text)
+static size_t queue_text_size(const char *text)
 {
     return text != NULL ? strlen(text) + 1 : 0;
 }
 
-static void put_text(char **at, const char **text)
+static void queue_put_text(char **at, const char **text)
 {
-    size_t size = text_size(*text);
+    size_t size = queue_text_size(*text);
     if (size == 0)
         return;
     memcpy(*at, *text, size);
@@ -31,9 +31,10 @@ static void put_text(char **at, const char **text)
 
 size_t outrider__hybrid_event_size(const struct outrider_event *e)
 {
-    return sizeof(struct hybrid_event) + text_size(e->id) + text_size(e->aggregate_type) +
-           text_size(e->aggregate_id) + text_size(e->event_type) + text_size(e->headers) +
-           text_size(e->topic) + text_size(e->partition_key) + e->payload_len;
+    return sizeof(struct hybrid_event) + queue_text_size(e->id) +
+           queue_text_size(e->aggregate_type) + queue_text_size(e->aggregate_id) +
+           queue_text_size(e->event_type) + queue_text_size(e->headers) +
+           queue_text_size(e->topic) + queue_text_size(e->partition_key) + e->payload_len;
 }
 
 int outrider__hybrid_list_add(struct hybrid_list *l, const struct outrider_event *e,
@@ -45,13 +46,13 @@ int outrider__hybrid_list_add(struct hybrid_list *l, const struct outrider_event
         return outrider__fail_nomem(err);
     *h = (struct hybrid_event){.event = *e, .bytes = size};
     char *at = (char *)(h + 1);
-    put_text(&at, &h->event.id);
-    put_text(&at, &h->event.aggregate_type);
-    put_text(&at, &h->event.aggregate_id);
-    put_text(&at, &h->event.event_type);
-    put_text(&at, &h->event.headers);
-    put_text(&at, &h->event.topic);
-    put_text(&at, &h->event.partition_key);
+    queue_put_text(&at, &h->event.id);
+    queue_put_text(&at, &h->event.aggregate_type);
+    queue_put_text(&at, &h->event.aggregate_id);
+    queue_put_text(&at, &h->event.event_type);
+    queue_put_text(&at, &h->event.headers);
+    queue_put_text(&at, &h->event.topic);
+    queue_put_text(&at, &h->event.partition_key);
     if (e->payload_len > 0)
         memcpy(at, e->payload, e->payload_len);
     h->event.payload = at;
@@ -94,7 +95,7 @@ void outrider__hybrid_queue_release(struct hybrid_queue *q)
     pthread_mutex_destroy(&q->mutex);
 }
 
-static bool is_open_locked(const struct hybrid_queue *q)
+static bool queue_is_open_locked(const struct hybrid_queue *q)
 {
     return !q->is_closed && q->is_connected && (q->is_sink_up || q->n_used == 0);
 }
@@ -102,7 +103,7 @@ static bool is_open_locked(const struct hybrid_queue *q)
 bool outrider__hybrid_is_open(struct hybrid_queue *q, char ret_place[HYBRID_PLACE_SIZE])
 {
     pthread_mutex_lock(&q->mutex);
-    bool is_open = is_open_locked(q) && q->n_used < q->n_slots;
+    bool is_open = queue_is_open_locked(q) && q->n_used < q->n_slots;
     memcpy(ret_place, q->place, HYBRID_PLACE_SIZE);
     pthread_mutex_unlock(&q->mutex);
     return is_open;
@@ -111,8 +112,8 @@ bool outrider__hybrid_is_open(struct hybrid_queue *q, char ret_place[HYBRID_PLAC
 bool outrider__hybrid_reserve(struct hybrid_queue *q, size_t n, size_t bytes)
 {
     pthread_mutex_lock(&q->mutex);
-    bool has_room =
-        is_open_locked(q) && n <= q->n_slots - q->n_used && bytes <= HYBRID_BYTES_MAX - q->n_bytes;
+    bool has_room = queue_is_open_locked(q) && n <= q->n_slots - q->n_used &&
+                    bytes <= HYBRID_BYTES_MAX - q->n_bytes;
     q->n_used += has_room ? n : 0;
     q->n_bytes += has_room ? bytes : 0;
     pthread_mutex_unlock(&q->mutex);

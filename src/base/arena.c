@@ -16,7 +16,7 @@ void outrider__arena_init(struct arena *a, size_t chunk_size)
     *a = (struct arena){.chunk_size = chunk_size};
 }
 
-static struct arena_chunk *chunk_new(size_t size)
+static struct arena_chunk *arena_chunk_new(size_t size)
 {
     struct arena_chunk *c = malloc(sizeof *c + size);
     if (c != NULL) {
@@ -27,13 +27,13 @@ static struct arena_chunk *chunk_new(size_t size)
     return c;
 }
 
-static struct arena_chunk *chunk_for(struct arena *a, size_t need)
+static struct arena_chunk *arena_chunk_for(struct arena *a, size_t need)
 {
     if (need > a->chunk_size)
-        return chunk_new(need);
+        return arena_chunk_new(need);
     struct arena_chunk *c = a->spare;
     if (c == NULL)
-        return chunk_new(a->chunk_size);
+        return arena_chunk_new(a->chunk_size);
     a->spare = c->next;
     return c;
 }
@@ -46,7 +46,7 @@ void *outrider__arena_alloc(struct arena *a, size_t size)
     size_t need = (size + align - 1) & ~(align - 1);
     struct arena_chunk *c = a->head;
     if (c == NULL || c->size - c->used < need) {
-        c = chunk_for(a, need);
+        c = arena_chunk_for(a, need);
         if (c == NULL)
             return NULL;
         c->next = a->head;
@@ -73,7 +73,7 @@ int outrider__arena_dup(struct arena *a, struct bytes b, struct bytes *ret_copy)
     return 0;
 }
 
-static void free_chunks(struct arena_chunk *c)
+static void arena_free_chunks(struct arena_chunk *c)
 {
     for (struct arena_chunk *next; c != NULL; c = next) {
         next = c->next;
@@ -104,8 +104,8 @@ void outrider__arena_reset(struct arena *a)
 
 void outrider__arena_release(struct arena *a)
 {
-    free_chunks(a->head);
-    free_chunks(a->spare);
+    arena_free_chunks(a->head);
+    arena_free_chunks(a->spare);
     a->head = a->spare = NULL;
     a->used = 0;
 }

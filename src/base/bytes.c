@@ -2,13 +2,13 @@
 #include "base/bytes.h"
 
 /* A full product folded in two: one multiplication mixes 16 bytes. */
-static inline uint64_t fold(uint64_t a, uint64_t b)
+static inline uint64_t bytes_fold(uint64_t a, uint64_t b)
 {
     __uint128_t m = (__uint128_t)a * b;
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-static inline uint64_t word(const char *p, size_t n)
+static inline uint64_t bytes_word(const char *p, size_t n)
 {
     uint64_t w = 0;
     memcpy(&w, p, n);
@@ -22,18 +22,18 @@ uint64_t outrider__bytes_hash(struct bytes b)
     const char *p = b.data;
     size_t n = b.len;
     for (; n > 16; p += 16, n -= 16)
-        h = fold(word(p, 8) ^ k0 ^ h, word(p + 8, 8) ^ k1);
+        h = bytes_fold(bytes_word(p, 8) ^ k0 ^ h, bytes_word(p + 8, 8) ^ k1);
     uint64_t lo = 0, hi = 0;
     if (n >= 8) {
-        lo = word(p, 8);
-        hi = word(p + n - 8, 8);
+        lo = bytes_word(p, 8);
+        hi = bytes_word(p + n - 8, 8);
     } else if (n >= 4) {
-        lo = word(p, 4) << 32 | word(p + n - 4, 4);
+        lo = bytes_word(p, 4) << 32 | bytes_word(p + n - 4, 4);
     } else if (n > 0) {
         lo = (uint64_t)(unsigned char)p[0] << 16 | (uint64_t)(unsigned char)p[n / 2] << 8 |
              (unsigned char)p[n - 1];
     }
-    return fold(lo ^ k0 ^ h, hi ^ k1 ^ h) ^ h;
+    return bytes_fold(lo ^ k0 ^ h, hi ^ k1 ^ h) ^ h;
 }
 
 size_t outrider__utf8_length(const char *text, size_t left)

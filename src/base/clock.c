@@ -18,7 +18,7 @@ struct instant outrider__clock_now(void)
 }
 
 /* Days since 1970-01-01 of a proleptic Gregorian date, and back. */
-static int64_t days_of(int64_t y, unsigned m, unsigned d)
+static int64_t clock_days_of(int64_t y, unsigned m, unsigned d)
 {
     y -= m <= 2;
     int64_t era = (y >= 0 ? y : y - 399) / 400;
@@ -28,7 +28,7 @@ static int64_t days_of(int64_t y, unsigned m, unsigned d)
     return era * 146097 + (int64_t)doe - 719468;
 }
 
-static void date_of(int64_t days, int64_t *y, unsigned *m, unsigned *d)
+static void clock_date_of(int64_t days, int64_t *y, unsigned *m, unsigned *d)
 {
     days += 719468;
     int64_t era = (days >= 0 ? days : days - 146096) / 146097;
@@ -42,7 +42,7 @@ static void date_of(int64_t days, int64_t *y, unsigned *m, unsigned *d)
 }
 
 /* By hand and not by gmtime/strftime: this runs once per published event. */
-static char *put_digits(char *p, unsigned v, int width)
+static char *clock_put_digits(char *p, unsigned v, int width)
 {
     for (int i = width - 1; i >= 0; i--) {
         p[i] = (char)('0' + v % 10);
@@ -60,27 +60,27 @@ void outrider__clock_format(int64_t wall_us, char ret_text[CLOCK_TEXT_SIZE])
     }
     int64_t y;
     unsigned m, d;
-    date_of(days, &y, &m, &d);
+    clock_date_of(days, &y, &m, &d);
     if (y < 0 || y > 9999) {
         (void)snprintf(ret_text, CLOCK_TEXT_SIZE, "%s",
                        y < 0 ? "0000-01-01T00:00:00Z" : "9999-12-31T23:59:59Z");
         return;
     }
     unsigned secs = (unsigned)(rest / 1000000), us = (unsigned)(rest % 1000000);
-    char *p = put_digits(ret_text, (unsigned)y, 4);
+    char *p = clock_put_digits(ret_text, (unsigned)y, 4);
     *p++ = '-';
-    p = put_digits(p, m, 2);
+    p = clock_put_digits(p, m, 2);
     *p++ = '-';
-    p = put_digits(p, d, 2);
+    p = clock_put_digits(p, d, 2);
     *p++ = 'T';
-    p = put_digits(p, secs / 3600, 2);
+    p = clock_put_digits(p, secs / 3600, 2);
     *p++ = ':';
-    p = put_digits(p, secs / 60 % 60, 2);
+    p = clock_put_digits(p, secs / 60 % 60, 2);
     *p++ = ':';
-    p = put_digits(p, secs % 60, 2);
+    p = clock_put_digits(p, secs % 60, 2);
     if (us != 0) {
         *p++ = '.';
-        p = us % 1000 == 0 ? put_digits(p, us / 1000, 3) : put_digits(p, us, 6);
+        p = us % 1000 == 0 ? clock_put_digits(p, us / 1000, 3) : clock_put_digits(p, us, 6);
     }
     *p++ = 'Z';
     *p = '\0';
@@ -91,7 +91,7 @@ struct cursor {
 };
 
 /* Exactly n digits. */
-static int digits(struct cursor *c, int n, int64_t *ret)
+static int clock_digits(struct cursor *c, int n, int64_t *ret)
 {
     int64_t v = 0;
     for (int i = 0; i < n; i++) {
@@ -103,7 +103,7 @@ static int digits(struct cursor *c, int n, int64_t *ret)
     return 0;
 }
 
-static int literal(struct cursor *c, const char *any_of)
+static int clock_literal(struct cursor *c, const char *any_of)
 {
     if (c->p == c->end || strchr(any_of, *c->p) == NULL || *c->p == '\0')
         return -1;
@@ -111,7 +111,7 @@ static int literal(struct cursor *c, const char *any_of)
     return 0;
 }
 
-static int parse_fraction(struct cursor *c, int64_t *ret_us)
+static int clock_parse_fraction(struct cursor *c, int64_t *ret_us)
 {
     int64_t us = 0, scale = 100000;
     if (c->p == c->end || !isdigit((unsigned char)*c->p))
@@ -122,7 +122,7 @@ static int parse_fraction(struct cursor *c, int64_t *ret_us)
     return 0;
 }
 
-static int parse_zone(struct cursor *c, int64_t *ret_offset_s)
+static int clock_parse_zone(struct cursor *c, int64_t *ret_offset_s)
 {
     *ret_offset_s = 0;
     if (c->p == c->end)
@@ -133,9 +133,10 @@ static int parse_zone(struct cursor *c, int64_t *ret_offset_s)
     }
     int sign = *c->p == '-' ? -1 : 1;
     int64_t h, m = 0;
-    if (literal(c, "+-") < 0 || digits(c, 2, &h) < 0)
+    if (clock_literal(c, "+-") < 0 || clock_digits(c, 2, &h) < 0)
         return -1;
-    if (c->p < c->end && ((*c->p == ':' && literal(c, ":") < 0) || digits(c, 2, &m) < 0))
+    if (c->p < c->end &&
+        ((*c->p == ':' && clock_literal(c, ":") < 0) || clock_digits(c, 2, &m) < 0))
         return -1;
     if (h > 23 || m > 59)
         return -1;
@@ -143,7 +144,7 @@ static int parse_zone(struct cursor *c, int64_t *ret_offset_s)
     return 0;
 }
 
-static bool is_date(int64_t y, int64_t m, int64_t d)
+static bool clock_is_date(int64_t y, int64_t m, int64_t d)
 {
     static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     bool leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
@@ -151,32 +152,33 @@ static bool is_date(int64_t y, int64_t m, int64_t d)
 }
 
 /* "2026-01-02", as days since 1970. */
-static int parse_date(struct cursor *c, int64_t *ret_days)
+static int clock_parse_date(struct cursor *c, int64_t *ret_days)
 {
     int64_t y, m, d;
-    if (digits(c, 4, &y) < 0 || literal(c, "-") < 0 || digits(c, 2, &m) < 0 ||
-        literal(c, "-") < 0 || digits(c, 2, &d) < 0 || !is_date(y, m, d))
+    if (clock_digits(c, 4, &y) < 0 || clock_literal(c, "-") < 0 || clock_digits(c, 2, &m) < 0 ||
+        clock_literal(c, "-") < 0 || clock_digits(c, 2, &d) < 0 || !clock_is_date(y, m, d))
         return -1;
-    *ret_days = days_of(y, (unsigned)m, (unsigned)d);
+    *ret_days = clock_days_of(y, (unsigned)m, (unsigned)d);
     return 0;
 }
 
 /* ":05.678" behind hours and minutes, which may be missing. */
-static int parse_seconds(struct cursor *c, int64_t *ret_s, int64_t *ret_us)
+static int clock_parse_seconds(struct cursor *c, int64_t *ret_s, int64_t *ret_us)
 {
-    if (literal(c, ":") < 0)
+    if (clock_literal(c, ":") < 0)
         return 0;
-    if (digits(c, 2, ret_s) < 0)
+    if (clock_digits(c, 2, ret_s) < 0)
         return -1;
-    return literal(c, ".") < 0 ? 0 : parse_fraction(c, ret_us);
+    return clock_literal(c, ".") < 0 ? 0 : clock_parse_fraction(c, ret_us);
 }
 
 /* "T03:04:05.678+02:00" behind the date, in microseconds of the day in UTC. */
-static int parse_time(struct cursor *c, int64_t *ret_us)
+static int clock_parse_time(struct cursor *c, int64_t *ret_us)
 {
     int64_t h, m, s = 0, us = 0, zone;
-    if (literal(c, "Tt ") < 0 || digits(c, 2, &h) < 0 || literal(c, ":") < 0 ||
-        digits(c, 2, &m) < 0 || parse_seconds(c, &s, &us) < 0 || parse_zone(c, &zone) < 0)
+    if (clock_literal(c, "Tt ") < 0 || clock_digits(c, 2, &h) < 0 || clock_literal(c, ":") < 0 ||
+        clock_digits(c, 2, &m) < 0 || clock_parse_seconds(c, &s, &us) < 0 ||
+        clock_parse_zone(c, &zone) < 0)
         return -1;
     if (h > 23 || m > 59 || s > 60)
         return -1;
@@ -190,7 +192,8 @@ int outrider__clock_parse(struct bytes text, int64_t *ret_wall_us)
         return -1;
     struct cursor c = {text.data, text.data + text.len};
     int64_t days, us = 0;
-    if (parse_date(&c, &days) < 0 || (c.p < c.end && parse_time(&c, &us) < 0) || c.p != c.end)
+    if (clock_parse_date(&c, &days) < 0 || (c.p < c.end && clock_parse_time(&c, &us) < 0) ||
+        c.p != c.end)
         return -1;
     *ret_wall_us = days * 86400 * 1000000 + us;
     return 0;

@@ -45,7 +45,7 @@ const char *outrider_disposition_name(enum outrider_disposition d)
 }
 
 /* Messages are one line each, whatever another program put into them. */
-static void one_line(char *s)
+static void error_one_line(char *s)
 {
     for (char *p = s; *p != '\0'; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
@@ -55,14 +55,14 @@ static void one_line(char *s)
         s[--n] = '\0';
 }
 
-__attribute__((format(printf, 4, 0))) static void fill(struct outrider_error *err,
-                                                       enum outrider_code code,
-                                                       enum outrider_disposition disposition,
-                                                       const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void error_fill(struct outrider_error *err,
+                                                             enum outrider_code code,
+                                                             enum outrider_disposition disposition,
+                                                             const char *fmt, va_list ap)
 {
     struct outrider_error e = {.code = code, .disposition = disposition};
     (void)vsnprintf(e.message, sizeof e.message, fmt, ap);
-    one_line(e.message);
+    error_one_line(e.message);
     *err = e;
 }
 
@@ -72,7 +72,7 @@ int outrider__fail(struct outrider_error *err, enum outrider_code code,
     if (err != NULL) {
         va_list ap;
         va_start(ap, fmt);
-        fill(err, code, disposition, fmt, ap);
+        error_fill(err, code, disposition, fmt, ap);
         va_end(ap);
     }
     return -1;
@@ -85,7 +85,7 @@ int outrider__fail_errno(struct outrider_error *err, int errno_value, const char
     bool full = errno_value == ENOSPC || errno_value == EDQUOT;
     va_list ap;
     va_start(ap, fmt);
-    fill(err, full ? OUTRIDER_NO_SPACE : OUTRIDER_IO, OUTRIDER_RETRY, fmt, ap);
+    error_fill(err, full ? OUTRIDER_NO_SPACE : OUTRIDER_IO, OUTRIDER_RETRY, fmt, ap);
     va_end(ap);
     size_t n = strlen(err->message);
     (void)snprintf(err->message + n, sizeof err->message - n, ": %s", strerror(errno_value));

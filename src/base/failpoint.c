@@ -34,13 +34,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Only test builds get here, and a test with a wrong point would pass for the
  * wrong reason: nothing but stopping at once is of use. */
-static _Noreturn void refuse(struct bytes item, const char *why)
+static _Noreturn void failpoint_refuse(struct bytes item, const char *why)
 {
     (void)fprintf(stderr, "OUTRIDER_FAILPOINTS: '%.*s': %s\n", (int)item.len, item.data, why);
     abort();
 }
 
-static int errno_by_name(struct bytes name)
+static int failpoint_errno_by_name(struct bytes name)
 {
     for (int e = 1; e < 256; e++) {
         const char *known = strerrorname_np(e);
@@ -53,7 +53,7 @@ static int errno_by_name(struct bytes name)
 
 /* Cuts b at the first c: what stands before it is returned, b keeps the rest,
  * or becomes null where there is no c. */
-static struct bytes cut(struct bytes *b, char c)
+static struct bytes failpoint_cut(struct bytes *b, char c)
 {
     const char *at = b->len ? memchr(b->data, c, b->len) : NULL;
     if (at == NULL) {
@@ -66,7 +66,7 @@ static struct bytes cut(struct bytes *b, char c)
     return front;
 }
 
-static unsigned long parse_pass(struct bytes item, struct bytes pass)
+static unsigned long failpoint_parse_pass(struct bytes item, struct bytes pass)
 {
     if (bytes_is_null(pass))
         return 1;
@@ -75,18 +75,18 @@ static unsigned long parse_pass(struct bytes item, struct bytes pass)
     unsigned long n = 0;
     for (size_t i = 0; i < pass.len; i++) {
         if (pass.data[i] < '0' || pass.data[i] > '9' || n > 100000000)
-            refuse(item, "a pass is a number or *");
+            failpoint_refuse(item, "a pass is a number or *");
         n = n * 10 + (unsigned long)(pass.data[i] - '0');
     }
     if (n == 0)
-        refuse(item, "passes are counted from 1");
+        failpoint_refuse(item, "passes are counted from 1");
     return n;
 }
 
-static void parse_action(struct point *pt, struct bytes item, struct bytes action)
+static void failpoint_parse_action(struct point *pt, struct bytes item, struct bytes action)
 {
     struct bytes argument = action;
-    struct bytes verb = cut(&argument, ':');
+    struct bytes verb = failpoint_cut(&argument, ':');
     if (bytes_eq_str(action, "kill")) {
         pt->action = ACT_KILL;
     } else if (bytes_eq_str(action, "stop")) {
@@ -94,37 +94,38 @@ static void parse_action(struct point *pt, struct bytes item, struct bytes actio
     } else if (bytes_eq_str(verb, "delay")) {
         pt->action = ACT_DELAY;
         if (outrider__duration_parse(argument, &pt->delay_us) < 0)
-            refuse(item, "delay takes a duration: delay:250ms");
+            failpoint_refuse(item, "delay takes a duration: delay:250ms");
     } else {
         pt->action = ACT_ERRNO;
-        pt->errno_value = errno_by_name(action);
+        pt->errno_value = failpoint_errno_by_name(action);
         if (pt->errno_value == 0)
-            refuse(item, "an action is kill, stop, delay:DURATION or the name of an errno");
+            failpoint_refuse(item,
+                             "an action is kill, stop, delay:DURATION or the name of an errno");
     }
 }
 
-static void parse_environment(void)
+static void failpoint_parse_environment(void)
 {
     struct bytes list = bytes_str(getenv("OUTRIDER_FAILPOINTS"));
     while (!bytes_is_null(list)) {
-        struct bytes item = cut(&list, ',');
+        struct bytes item = failpoint_cut(&list, ',');
         if (item.len == 0)
             continue;
         if (n_points == MAX_POINTS)
-            refuse(item, "too many failpoints");
+            failpoint_refuse(item, "too many failpoints");
         struct bytes rest = item;
         struct point *pt = &points[n_points];
-        pt->name = cut(&rest, '=');
-        struct bytes action = cut(&rest, '@');
+        pt->name = failpoint_cut(&rest, '=');
+        struct bytes action = failpoint_cut(&rest, '@');
         if (pt->name.len == 0 || action.len == 0)
-            refuse(item, "expected name=action or name=action@pass");
-        parse_action(pt, item, action);
-        pt->at = parse_pass(item, rest);
+            failpoint_refuse(item, "expected name=action or name=action@pass");
+        failpoint_parse_action(pt, item, action);
+        pt->at = failpoint_parse_pass(item, rest);
         n_points++;
     }
 }
 
-static int trigger(const struct point *pt)
+static int failpoint_trigger(const struct point *pt)
 {
     struct timespec ts;
     switch (pt->action) {
@@ -148,7 +149,7 @@ static int trigger(const struct point *pt)
 
 int outrider__failpoint(const char *name)
 {
-    (void)pthread_once(&once, parse_environment);
+    (void)pthread_once(&once, failpoint_parse_environment);
     int result = 0;
     for (size_t i = 0; i < n_points; i++) {
         struct point *pt = &points[i];
@@ -156,7 +157,7 @@ int outrider__failpoint(const char *name)
             continue;
         unsigned long pass = atomic_fetch_add(&pt->passes, 1) + 1;
         if (pt->at == 0 || pt->at == pass) {
-            int e = trigger(pt);
+            int e = failpoint_trigger(pt);
             if (result == 0)
                 result = e;
         }

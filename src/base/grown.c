@@ -8,7 +8,7 @@
 /* A size that was never set is some number: do not read that far. */
 #define SIZE_LIMIT 4096
 
-static size_t size_of(const void *from)
+static size_t grown_size_of(const void *from)
 {
     size_t size;
     memcpy(&size, from, sizeof size);
@@ -17,7 +17,7 @@ static size_t size_of(const void *from)
 
 int outrider__grown_check(const struct grown *g, const void *from, struct outrider_error *err)
 {
-    size_t size = from != NULL ? size_of(from) : 0;
+    size_t size = from != NULL ? grown_size_of(from) : 0;
     if (size < g->first || size > SIZE_LIMIT || size % g->align != 0)
         return outrider__fail(err, OUTRIDER_INVALID, g->disposition, "%s", g->unset);
     const char *bytes = from;
@@ -32,7 +32,7 @@ int outrider__grown_check(const struct grown *g, const void *from, struct outrid
 
 void outrider__grown_copy(const struct grown *g, void *to, const void *from)
 {
-    size_t size = size_of(from);
+    size_t size = grown_size_of(from);
     memset(to, 0, g->now);
     memcpy(to, from, size < g->now ? size : g->now);
     memcpy(to, &g->now, sizeof g->now);

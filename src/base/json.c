@@ -18,14 +18,14 @@ static const bool is_space[256] = {[' '] = true, ['\t'] = true, ['\n'] = true, [
 
 /* The high bit of each special byte. A borrow can mark a byte above a true
  * one, never below it: only the lowest mark is exact, and only that is used. */
-static inline uint64_t specials(uint64_t w)
+static inline uint64_t json_specials(uint64_t w)
 {
     uint64_t quote = w ^ (ONES * '"'), slash = w ^ (ONES * '\\');
     uint64_t hit = ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash) | ((w - ONES * 0x20) & ~w);
     return (hit | w) & HIGHS;
 }
 
-static inline const char *skip_plain(const char *p, const char *end)
+static inline const char *json_skip_plain(const char *p, const char *end)
 {
     while (end - p >= 8) {
         uint64_t w;
@@ -33,7 +33,7 @@ static inline const char *skip_plain(const char *p, const char *end)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
         w = __builtin_bswap64(w);
 #endif
-        uint64_t hit = specials(w);
+        uint64_t hit = json_specials(w);
         if (hit != 0)
             return p + (__builtin_ctzll(hit) >> 3);
         p += 8;
@@ -44,7 +44,7 @@ static inline const char *skip_plain(const char *p, const char *end)
 }
 
 /* The value of four hexadecimal digits, or -1. */
-static int hex4(const char *p, const char *end)
+static int json_hex4(const char *p, const char *end)
 {
     int v = 0;
     if (end - p < 4)
@@ -60,7 +60,7 @@ static int hex4(const char *p, const char *end)
 }
 
 /* p is behind the backslash; behind the escape, or NULL. */
-static inline const char *skip_escape(const char *p, const char *end)
+static inline const char *json_skip_escape(const char *p, const char *end)
 {
     if (p == end)
         return NULL;
@@ -75,24 +75,24 @@ static inline const char *skip_escape(const char *p, const char *end)
     case 't':
         return p + 1;
     case 'u':
-        return hex4(p + 1, end) < 0 ? NULL : p + 5;
+        return json_hex4(p + 1, end) < 0 ? NULL : p + 5;
     default:
         return NULL;
     }
 }
 
 /* p is behind the opening quote; behind the closing one, or NULL. */
-static inline const char *skip_string(const char *p, const char *end)
+static inline const char *json_skip_string(const char *p, const char *end)
 {
     for (;;) {
-        p = skip_plain(p, end);
+        p = json_skip_plain(p, end);
         if (p == end)
             return NULL;
         unsigned char c = (unsigned char)*p;
         if (c == '"')
             return p + 1;
         if (c == '\\') {
-            p = skip_escape(p + 1, end);
+            p = json_skip_escape(p + 1, end);
             if (p == NULL)
                 return NULL;
         } else if (c < 0x20) {
@@ -109,66 +109,66 @@ static inline const char *skip_string(const char *p, const char *end)
     }
 }
 
-static inline bool is_digit(char c)
+static inline bool json_is_digit(char c)
 {
     return (unsigned char)(c - '0') <= 9;
 }
 
-static inline const char *skip_digits(const char *p, const char *end)
+static inline const char *json_skip_digits(const char *p, const char *end)
 {
-    while (p < end && is_digit(*p))
+    while (p < end && json_is_digit(*p))
         p++;
     return p;
 }
 
 /* At least one digit, or NULL. */
-static inline const char *skip_some_digits(const char *p, const char *end)
+static inline const char *json_skip_some_digits(const char *p, const char *end)
 {
-    const char *after = skip_digits(p, end);
+    const char *after = json_skip_digits(p, end);
     return after == p ? NULL : after;
 }
 
-static inline const char *skip_number(const char *p, const char *end)
+static inline const char *json_skip_number(const char *p, const char *end)
 {
     if (*p == '-')
         p++;
     if (p == end)
         return NULL;
-    p = *p == '0' ? p + 1 : skip_some_digits(p, end);
+    p = *p == '0' ? p + 1 : json_skip_some_digits(p, end);
     if (p != NULL && p < end && *p == '.')
-        p = skip_some_digits(p + 1, end);
+        p = json_skip_some_digits(p + 1, end);
     if (p != NULL && p < end && (*p | 0x20) == 'e') {
         p++;
         if (p < end && (*p == '+' || *p == '-'))
             p++;
-        p = skip_some_digits(p, end);
+        p = json_skip_some_digits(p, end);
     }
     return p;
 }
 
-static inline const char *skip_word(const char *p, const char *end, const char *word, size_t n)
+static inline const char *json_skip_word(const char *p, const char *end, const char *word, size_t n)
 {
     return (size_t)(end - p) >= n && memcmp(p, word, n) == 0 ? p + n : NULL;
 }
 
 /* A value that is not a container: behind it, or NULL. */
-static inline const char *skip_scalar(const char *p, const char *end)
+static inline const char *json_skip_scalar(const char *p, const char *end)
 {
     switch (*p) {
     case '"':
-        return skip_string(p + 1, end);
+        return json_skip_string(p + 1, end);
     case 't':
-        return skip_word(p, end, "true", 4);
+        return json_skip_word(p, end, "true", 4);
     case 'f':
-        return skip_word(p, end, "false", 5);
+        return json_skip_word(p, end, "false", 5);
     case 'n':
-        return skip_word(p, end, "null", 4);
+        return json_skip_word(p, end, "null", 4);
     default:
-        return *p == '-' || is_digit(*p) ? skip_number(p, end) : NULL;
+        return *p == '-' || json_is_digit(*p) ? json_skip_number(p, end) : NULL;
     }
 }
 
-static inline const char *skip_space(const char *p, const char *end)
+static inline const char *json_skip_space(const char *p, const char *end)
 {
     while (p < end && is_space[(unsigned char)*p])
         p++;
@@ -184,11 +184,11 @@ struct scan {
 };
 
 /* Moves to the next byte that is not white space; false at the end. */
-static inline bool to_token(struct scan *s)
+static inline bool json_to_token(struct scan *s)
 {
     if (s->p < s->end && !is_space[(unsigned char)*s->p])
         return true;
-    const char *q = skip_space(s->p, s->end);
+    const char *q = json_skip_space(s->p, s->end);
     if (s->out != NULL) {
         size_t n = (size_t)(s->p - s->run);
         memcpy(s->out, s->run, n);
@@ -199,7 +199,7 @@ static inline bool to_token(struct scan *s)
     return q < s->end;
 }
 
-static inline bool open_container(struct scan *s, char closer)
+static inline bool json_open_container(struct scan *s, char closer)
 {
     if (s->depth == JSON_DEPTH)
         return false;
@@ -209,23 +209,23 @@ static inline bool open_container(struct scan *s, char closer)
 }
 
 /* A key and its colon. */
-static inline bool scan_key(struct scan *s)
+static inline bool json_scan_key(struct scan *s)
 {
     if (*s->p != '"')
         return false;
-    s->p = skip_string(s->p + 1, s->end);
-    if (s->p == NULL || !to_token(s) || *s->p != ':')
+    s->p = json_skip_string(s->p + 1, s->end);
+    if (s->p == NULL || !json_to_token(s) || *s->p != ':')
         return false;
     s->p++;
-    return to_token(s);
+    return json_to_token(s);
 }
 
 /* Behind a value: closes what ends here and moves to the next value.
  * 1 where there is one, 0 at the end of the text, -1 where it is not JSON. */
-static inline int scan_behind(struct scan *s)
+static inline int json_scan_behind(struct scan *s)
 {
     for (;;) {
-        bool more = to_token(s);
+        bool more = json_to_token(s);
         if (s->depth == 0)
             return more ? -1 : 0;
         if (!more)
@@ -233,42 +233,42 @@ static inline int scan_behind(struct scan *s)
         char closer = s->closers[s->depth - 1];
         char c = *s->p++;
         if (c == ',')
-            return to_token(s) && (closer == ']' || scan_key(s)) ? 1 : -1;
+            return json_to_token(s) && (closer == ']' || json_scan_key(s)) ? 1 : -1;
         if (c != closer)
             return -1;
         s->depth--;
     }
 }
 
-static inline __attribute__((always_inline)) bool scan_text(struct scan *s)
+static inline __attribute__((always_inline)) bool json_scan_text(struct scan *s)
 {
-    int more = to_token(s) ? 1 : -1;
+    int more = json_to_token(s) ? 1 : -1;
     while (more > 0) {
         char c = *s->p;
         if (c == '{' || c == '[') {
             char closer = c == '{' ? '}' : ']';
-            if (!open_container(s, closer) || !to_token(s))
+            if (!json_open_container(s, closer) || !json_to_token(s))
                 return false;
             if (*s->p == closer) {
                 s->p++;
                 s->depth--;
             } else {
-                if (c == '{' && !scan_key(s))
+                if (c == '{' && !json_scan_key(s))
                     return false;
                 continue;
             }
         } else {
-            s->p = skip_scalar(s->p, s->end);
+            s->p = json_skip_scalar(s->p, s->end);
             if (s->p == NULL)
                 return false;
         }
-        more = scan_behind(s);
+        more = json_scan_behind(s);
     }
     return more == 0;
 }
 
 /* Not an initialiser: that would clear 512 levels for each event. */
-static inline void scan_init(struct scan *s, struct bytes text, char *out)
+static inline void json_scan_init(struct scan *s, struct bytes text, char *out)
 {
     s->p = s->run = text.data;
     s->end = text.data + text.len;
@@ -281,8 +281,8 @@ bool outrider__json_is_valid(struct bytes text)
     struct scan s;
     if (text.len == 0)
         return false;
-    scan_init(&s, text, NULL);
-    return scan_text(&s);
+    json_scan_init(&s, text, NULL);
+    return json_scan_text(&s);
 }
 
 ssize_t outrider__json_minify(struct bytes text, char *out)
@@ -290,9 +290,9 @@ ssize_t outrider__json_minify(struct bytes text, char *out)
     struct scan s;
     if (text.len == 0)
         return -1;
-    scan_init(&s, text, out);
+    json_scan_init(&s, text, out);
     /* The end of the text counts as white space, so the last run is copied. */
-    return scan_text(&s) ? s.out - out : -1;
+    return json_scan_text(&s) ? s.out - out : -1;
 }
 
 int outrider__json_members_begin(struct json_members *m, struct bytes text)
@@ -300,7 +300,7 @@ int outrider__json_members_begin(struct json_members *m, struct bytes text)
     if (!outrider__json_is_valid(text))
         return -1;
     const char *end = text.data + text.len;
-    const char *p = skip_space(text.data, end);
+    const char *p = json_skip_space(text.data, end);
     if (*p != '{')
         return -1;
     *m = (struct json_members){.p = p + 1, .end = end, .first = true};
@@ -308,13 +308,13 @@ int outrider__json_members_begin(struct json_members *m, struct bytes text)
 }
 
 /* Behind a container that is known to be valid: only brackets count. */
-static const char *skip_container(const char *p, const char *end)
+static const char *json_skip_container(const char *p, const char *end)
 {
     size_t depth = 0;
     while (p < end) {
         char c = *p++;
         if (c == '"') {
-            p = skip_string(p, end);
+            p = json_skip_string(p, end);
             if (p == NULL)
                 return NULL;
         } else if (c == '{' || c == '[') {
@@ -331,23 +331,23 @@ int outrider__json_members_next(struct json_members *m, struct bytes *ret_key,
 {
     /* members_begin checked the text, so that what is looked for is there;
      * the tests for the end only keep a changed text from being overrun. */
-    const char *p = skip_space(m->p, m->end);
+    const char *p = json_skip_space(m->p, m->end);
     if (p < m->end && *p == ',' && !m->first)
-        p = skip_space(p + 1, m->end);
+        p = json_skip_space(p + 1, m->end);
     if (p >= m->end || *p != '"')
         return 0;
     const char *key = p + 1;
-    const char *key_end = skip_string(key, m->end);
+    const char *key_end = json_skip_string(key, m->end);
     if (key_end == NULL)
         return 0;
-    p = skip_space(key_end, m->end);
+    p = json_skip_space(key_end, m->end);
     if (p >= m->end || *p != ':')
         return 0;
-    const char *value = skip_space(p + 1, m->end);
+    const char *value = json_skip_space(p + 1, m->end);
     if (value >= m->end)
         return 0;
     bool container = *value == '{' || *value == '[';
-    p = container ? skip_container(value, m->end) : skip_scalar(value, m->end);
+    p = container ? json_skip_container(value, m->end) : json_skip_scalar(value, m->end);
     if (p == NULL)
         return 0;
     m->p = p;
@@ -357,7 +357,7 @@ int outrider__json_members_next(struct json_members *m, struct bytes *ret_key,
     return 1;
 }
 
-static char *put_utf8(char *out, unsigned c)
+static char *json_put_utf8(char *out, unsigned c)
 {
     if (c < 0x80) {
         *out++ = (char)c;
@@ -380,9 +380,9 @@ static char *put_utf8(char *out, unsigned c)
 #define REPLACEMENT 0xfffdU
 
 /* The character of \uXXXX at p (behind the u), with its second half if there is one. */
-static const char *decode_unicode(const char *p, const char *end, unsigned *ret_char)
+static const char *json_decode_unicode(const char *p, const char *end, unsigned *ret_char)
 {
-    int high = hex4(p, end);
+    int high = json_hex4(p, end);
     if (high < 0)
         return NULL;
     p += 4;
@@ -392,7 +392,7 @@ static const char *decode_unicode(const char *p, const char *end, unsigned *ret_
     *ret_char = REPLACEMENT;
     if (high > 0xdbff || end - p < 6 || p[0] != '\\' || p[1] != 'u')
         return p;
-    int low = hex4(p + 2, end);
+    int low = json_hex4(p + 2, end);
     if (low < 0xdc00 || low > 0xdfff)
         return p;
     *ret_char = 0x10000U + ((unsigned)(high - 0xd800) << 10) + (unsigned)(low - 0xdc00);
@@ -400,13 +400,13 @@ static const char *decode_unicode(const char *p, const char *end, unsigned *ret_
 }
 
 /* p is behind the backslash; behind the escape, or NULL. */
-static const char *decode_escape(const char *p, const char *end, unsigned *ret_char)
+static const char *json_decode_escape(const char *p, const char *end, unsigned *ret_char)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     if (p == end || *p == '\0')
         return NULL;
     if (*p == 'u')
-        return decode_unicode(p + 1, end, ret_char);
+        return json_decode_unicode(p + 1, end, ret_char);
     const char *at = strchr(letters, *p);
     if (at == NULL)
         return NULL;
@@ -434,10 +434,10 @@ int outrider__json_unescape(struct bytes inside, struct arena *arena, struct byt
         if (slash == NULL)
             break;
         unsigned c;
-        p = decode_escape(p + 1, end, &c);
+        p = json_decode_escape(p + 1, end, &c);
         if (p == NULL)
             return -1;
-        out = put_utf8(out, c);
+        out = json_put_utf8(out, c);
     }
     *out = '\0';
     *ret_text = bytes_of(text, (size_t)(out - text));

@@ -30,7 +30,7 @@ bool outrider__json_is_plain(struct bytes b)
     return true;
 }
 
-static size_t escaped_len(unsigned char c)
+static size_t json_write_escaped_len(unsigned char c)
 {
     return escapes[c] == 0 ? 1 : escapes[c] == 'u' ? 6 : 2;
 }
@@ -43,12 +43,12 @@ size_t outrider__json_string_len(struct bytes b)
     bool is_utf8 = outrider__bytes_is_utf8(b);
     for (size_t i = 0; i < b.len; i++) {
         unsigned char c = (unsigned char)b.data[i];
-        n += !is_utf8 && c >= 0x80 ? 3 : escaped_len(c);
+        n += !is_utf8 && c >= 0x80 ? 3 : json_write_escaped_len(c);
     }
     return n;
 }
 
-static char *put_escape(char *p, unsigned char c)
+static char *json_write_put_escape(char *p, unsigned char c)
 {
     static const char hex[] = "0123456789abcdef";
     *p++ = '\\';
@@ -67,7 +67,7 @@ char *outrider__json_put_escaped(char *p, struct bytes utf8)
     for (size_t i = 0; i < utf8.len; i++) {
         unsigned char c = (unsigned char)utf8.data[i];
         if (escapes[c] != 0)
-            p = put_escape(p, c);
+            p = json_write_put_escape(p, c);
         else
             *p++ = (char)c;
     }
@@ -75,7 +75,7 @@ char *outrider__json_put_escaped(char *p, struct bytes utf8)
 }
 
 /* (2) */
-static char *put_ascii(char *p, struct bytes b)
+static char *json_write_put_ascii(char *p, struct bytes b)
 {
     static const char replacement[] = {'\xef', '\xbf', '\xbd'}; /* U+FFFD */
     for (size_t i = 0; i < b.len; i++) {
@@ -99,7 +99,7 @@ char *outrider__json_put_string(char *p, struct bytes b, size_t len)
     } else if (outrider__bytes_is_utf8(b)) {
         p = outrider__json_put_escaped(p, b);
     } else {
-        p = put_ascii(p, b);
+        p = json_write_put_ascii(p, b);
     }
     *p++ = '"';
     return p;

@@ -45,7 +45,7 @@ int outrider__session_new(void *conn, const struct session_ops *ops, size_t max_
     return 0;
 }
 
-static int check_idle(const struct outrider_session *s, struct outrider_error *err)
+static int session_check_idle(const struct outrider_session *s, struct outrider_error *err)
 {
     if (s == NULL)
         return fail_no_session(err);
@@ -58,7 +58,7 @@ static int check_idle(const struct outrider_session *s, struct outrider_error *e
     return 0;
 }
 
-static int check_open(const struct outrider_session *s, struct outrider_error *err)
+static int session_check_open(const struct outrider_session *s, struct outrider_error *err)
 {
     if (s == NULL)
         return fail_no_session(err);
@@ -71,7 +71,7 @@ static int check_open(const struct outrider_session *s, struct outrider_error *e
 void *outrider__session_lend(struct outrider_session *s, const struct session_ops **ret_ops,
                              struct outrider_error *err)
 {
-    if (check_idle(s, err) < 0)
+    if (session_check_idle(s, err) < 0)
         return NULL;
     if (s->inserter.insert != NULL) {
         (void)outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -102,7 +102,7 @@ int outrider_session_add(struct outrider_session *session,
                          const struct outrider_session_callbacks *callbacks,
                          struct outrider_error *err)
 {
-    if (check_idle(session, err) < 0)
+    if (session_check_idle(session, err) < 0)
         return -1;
     if (outrider__grown_check(&callbacks_grown, callbacks, err) < 0)
         return -1;
@@ -117,13 +117,13 @@ int outrider_session_add(struct outrider_session *session,
 
 int outrider_session_begin(struct outrider_session *session, struct outrider_error *err)
 {
-    if (check_idle(session, err) < 0 || session->ops->begin(session->conn, err) < 0)
+    if (session_check_idle(session, err) < 0 || session->ops->begin(session->conn, err) < 0)
         return -1;
     session->is_open = true;
     return 0;
 }
 
-static int copy_text(struct arena *a, const char **text)
+static int session_copy_text(struct arena *a, const char **text)
 {
     struct bytes copy;
     if (*text == NULL)
@@ -134,20 +134,20 @@ static int copy_text(struct arena *a, const char **text)
     return r;
 }
 
-static int copy_event(struct arena *a, struct outrider_event *e)
+static int session_copy_event(struct arena *a, struct outrider_event *e)
 {
     struct bytes payload;
-    if (copy_text(a, &e->id) < 0 || copy_text(a, &e->aggregate_type) < 0 ||
-        copy_text(a, &e->aggregate_id) < 0 || copy_text(a, &e->event_type) < 0 ||
-        copy_text(a, &e->headers) < 0 || copy_text(a, &e->topic) < 0 ||
-        copy_text(a, &e->partition_key) < 0 ||
+    if (session_copy_text(a, &e->id) < 0 || session_copy_text(a, &e->aggregate_type) < 0 ||
+        session_copy_text(a, &e->aggregate_id) < 0 || session_copy_text(a, &e->event_type) < 0 ||
+        session_copy_text(a, &e->headers) < 0 || session_copy_text(a, &e->topic) < 0 ||
+        session_copy_text(a, &e->partition_key) < 0 ||
         outrider__arena_dup(a, bytes_of(e->payload, e->payload_len), &payload) < 0)
         return -1;
     e->payload = payload.data;
     return 0;
 }
 
-static int grow(struct outrider_session *s)
+static int session_grow(struct outrider_session *s)
 {
     if (s->n_events < s->capacity)
         return 0;
@@ -164,7 +164,8 @@ int outrider_session_enqueue(struct outrider_session *session, const struct outr
                              char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
     char id[OUTRIDER_ID_SIZE];
-    if (check_open(session, err) < 0 || outrider__event_check(event, session->max_payload, err) < 0)
+    if (session_check_open(session, err) < 0 ||
+        outrider__event_check(event, session->max_payload, err) < 0)
         return -1;
     struct outrider_event copy = event_grown(event);
     if (copy.id == NULL) {
@@ -173,7 +174,7 @@ int outrider_session_enqueue(struct outrider_session *session, const struct outr
                                   "the system has no random bytes");
         copy.id = id;
     }
-    if (grow(session) < 0 || copy_event(&session->arena, &copy) < 0)
+    if (session_grow(session) < 0 || session_copy_event(&session->arena, &copy) < 0)
         return outrider__fail_nomem(err);
     session->events[session->n_events++] = copy;
     if (ret_id != NULL)
@@ -181,7 +182,7 @@ int outrider_session_enqueue(struct outrider_session *session, const struct outr
     return 0;
 }
 
-static void call_back(struct outrider_session *s, enum outrider_completion how)
+static void session_call_back(struct outrider_session *s, enum outrider_completion how)
 {
     for (size_t i = 0; i < s->n_callbacks; i++) {
         const struct outrider_session_callbacks *c = &s->callbacks[i];
@@ -196,7 +197,7 @@ static void call_back(struct outrider_session *s, enum outrider_completion how)
 }
 
 /* The transaction is over: nothing of it remains, and everybody hears of it. */
-static void complete(struct outrider_session *s, enum outrider_completion how)
+static void session_complete(struct outrider_session *s, enum outrider_completion how)
 {
     s->is_open = false;
     s->is_calling = true;
@@ -204,11 +205,11 @@ static void complete(struct outrider_session *s, enum outrider_completion how)
         s->inserter.ended(s->inserter.ctx, how);
     s->n_events = 0;
     outrider__arena_reset(&s->arena);
-    call_back(s, how);
+    session_call_back(s, how);
     s->is_calling = false;
 }
 
-static int call_before(struct outrider_session *s, struct outrider_error *err)
+static int session_call_before(struct outrider_session *s, struct outrider_error *err)
 {
     int r = 0;
     s->is_calling = true;
@@ -228,7 +229,7 @@ static int call_before(struct outrider_session *s, struct outrider_error *err)
     return r;
 }
 
-static int insert(struct outrider_session *s, struct outrider_error *err)
+static int session_insert(struct outrider_session *s, struct outrider_error *err)
 {
     if (s->n_events == 0)
         return 0;
@@ -237,37 +238,37 @@ static int insert(struct outrider_session *s, struct outrider_error *err)
     return s->ops->insert(s->conn, s->events, s->n_events, err);
 }
 
-static int check_end(const struct outrider_session *s, struct outrider_error *err)
+static int session_check_end(const struct outrider_session *s, struct outrider_error *err)
 {
     if (s == NULL)
         return fail_no_session(err);
     if (s->is_calling)
-        return check_idle(s, err);
+        return session_check_idle(s, err);
     return 0;
 }
 
 int outrider_session_commit(struct outrider_session *session, struct outrider_error *err)
 {
-    if (check_end(session, err) < 0 || check_open(session, err) < 0)
+    if (session_check_end(session, err) < 0 || session_check_open(session, err) < 0)
         return -1;
     enum outrider_completion how = OUTRIDER_ROLLED_BACK;
-    if (session->ops->check(session->conn, &how, err) < 0 || call_before(session, err) < 0 ||
-        insert(session, err) < 0)
+    if (session->ops->check(session->conn, &how, err) < 0 ||
+        session_call_before(session, err) < 0 || session_insert(session, err) < 0)
         (void)session->ops->rollback(session->conn, NULL);
     else
         how = session->ops->commit(session->conn, err);
-    complete(session, how);
+    session_complete(session, how);
     return how == OUTRIDER_COMMITTED ? 0 : -1;
 }
 
 int outrider_session_rollback(struct outrider_session *session, struct outrider_error *err)
 {
-    if (check_end(session, err) < 0)
+    if (session_check_end(session, err) < 0)
         return -1;
     if (!session->is_open)
         return 0;
     int r = session->ops->rollback(session->conn, err);
-    complete(session, OUTRIDER_ROLLED_BACK);
+    session_complete(session, OUTRIDER_ROLLED_BACK);
     return r;
 }
 

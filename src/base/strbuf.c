@@ -82,7 +82,7 @@ void outrider__strbuf_appendf(struct strbuf *sb, const char *fmt, ...)
 }
 
 /* One run of UTF-8. */
-static void append_escaped(struct strbuf *sb, struct bytes run)
+static void strbuf_append_escaped(struct strbuf *sb, struct bytes run)
 {
     if (run.len == 0)
         return;
@@ -105,12 +105,12 @@ void outrider__strbuf_append_json(struct strbuf *sb, struct bytes b)
             i += n;
             continue;
         }
-        append_escaped(sb, bytes_of(b.data + start, i - start));
+        strbuf_append_escaped(sb, bytes_of(b.data + start, i - start));
         strbuf_append_str(sb, "\xef\xbf\xbd");
         start = ++i;
     }
     if (i > start)
-        append_escaped(sb, bytes_of(b.data + start, i - start));
+        strbuf_append_escaped(sb, bytes_of(b.data + start, i - start));
     strbuf_append_char(sb, '"');
 }
 

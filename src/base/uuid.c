@@ -9,7 +9,7 @@
 #define RANDOM_PART 8 /* of an id's 16 bytes */
 
 /* The first time for one id only: there may be no second. */
-static int refill(struct uuid_pool *pool)
+static int uuid_refill(struct uuid_pool *pool)
 {
     size_t n = pool->end == 0 ? RANDOM_PART : sizeof pool->bytes;
     if (getrandom(pool->bytes, n, 0) != (ssize_t)n)
@@ -20,7 +20,7 @@ static int refill(struct uuid_pool *pool)
 }
 
 /* Four bytes as eight digits, all at once: each nibble gets a byte of its own. */
-static void hex_of_4(const char *p, char *first, char *second)
+static void uuid_hex_of_4(const char *p, char *first, char *second)
 {
     uint32_t four;
     memcpy(&four, p, sizeof four);
@@ -36,10 +36,10 @@ static void hex_of_4(const char *p, char *first, char *second)
 
 void outrider__uuid_text(const char bytes[16], char ret_text[OUTRIDER_ID_SIZE])
 {
-    hex_of_4(bytes, ret_text, ret_text + 4);
-    hex_of_4(bytes + 4, ret_text + 9, ret_text + 14);
-    hex_of_4(bytes + 8, ret_text + 19, ret_text + 24);
-    hex_of_4(bytes + 12, ret_text + 28, ret_text + 32);
+    uuid_hex_of_4(bytes, ret_text, ret_text + 4);
+    uuid_hex_of_4(bytes + 4, ret_text + 9, ret_text + 14);
+    uuid_hex_of_4(bytes + 8, ret_text + 19, ret_text + 24);
+    uuid_hex_of_4(bytes + 12, ret_text + 28, ret_text + 32);
     ret_text[8] = ret_text[13] = ret_text[18] = ret_text[23] = '-';
     ret_text[OUTRIDER_ID_SIZE - 1] = '\0';
 }
@@ -47,7 +47,7 @@ void outrider__uuid_text(const char bytes[16], char ret_text[OUTRIDER_ID_SIZE])
 int outrider__uuid_from(struct uuid_pool *pool, int64_t wall_us, char ret_text[OUTRIDER_ID_SIZE])
 {
     char b[16];
-    if (pool->next == pool->end && refill(pool) < 0)
+    if (pool->next == pool->end && uuid_refill(pool) < 0)
         return -1;
     memcpy(b + sizeof b - RANDOM_PART, pool->bytes + pool->next, RANDOM_PART);
     pool->next += RANDOM_PART;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Lower case without - and _, so that maxAttempts is near max_attempts. */
-static size_t normalise(struct bytes name, char out[WORDS_NAME_MAX])
+static size_t words_normalise(struct bytes name, char out[WORDS_NAME_MAX])
 {
     size_t n = 0;
     for (size_t i = 0; i < name.len && n < WORDS_NAME_MAX; i++) {
@@ -18,7 +18,7 @@ static size_t normalise(struct bytes name, char out[WORDS_NAME_MAX])
 unsigned outrider__name_distance(struct bytes left, struct bytes right)
 {
     char a[WORDS_NAME_MAX], b[WORDS_NAME_MAX];
-    size_t n = normalise(left, a), m = normalise(right, b);
+    size_t n = words_normalise(left, a), m = words_normalise(right, b);
     unsigned rows[3][WORDS_NAME_MAX + 1];
     for (size_t j = 0; j <= m; j++)
         rows[0][j] = (unsigned)j;

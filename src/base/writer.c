@@ -37,8 +37,8 @@ void outrider__writer_blame(struct outrider_error *err, size_t i)
     memcpy(err->message, place, n);
 }
 
-static int make_id(struct outrider_writer *w, const char *given, writer_id ret_id,
-                   struct outrider_error *err)
+static int writer_make_id(struct outrider_writer *w, const char *given, writer_id ret_id,
+                          struct outrider_error *err)
 {
     if (given != NULL)
         memcpy(ret_id, given, OUTRIDER_ID_SIZE);
@@ -47,7 +47,8 @@ static int make_id(struct outrider_writer *w, const char *given, writer_id ret_i
     return 0;
 }
 
-static int check_call(const struct outrider_writer *w, unsigned flags, struct outrider_error *err)
+static int writer_check_call(const struct outrider_writer *w, unsigned flags,
+                             struct outrider_error *err)
 {
     if (w == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no writer was given");
@@ -61,9 +62,9 @@ int outrider_writer_put(struct outrider_writer *w, const struct outrider_event *
                         unsigned flags, char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
     writer_id id;
-    if (check_call(w, flags, err) < 0 ||
+    if (writer_check_call(w, flags, err) < 0 ||
         outrider__event_check(event, w->ops->max_payload, err) < 0 ||
-        w->ops->check(w, flags, err) < 0 || make_id(w, event->id, id, err) < 0 ||
+        w->ops->check(w, flags, err) < 0 || writer_make_id(w, event->id, id, err) < 0 ||
         w->ops->insert(w, event, 1, (const writer_id *)&id, err) < 0)
         return -1;
     if (ret_id != NULL)
@@ -71,8 +72,8 @@ int outrider_writer_put(struct outrider_writer *w, const struct outrider_event *
     return 0;
 }
 
-static int check_events(const struct outrider_writer *w, const struct outrider_event *events,
-                        size_t n, struct outrider_error *err)
+static int writer_check_events(const struct outrider_writer *w, const struct outrider_event *events,
+                               size_t n, struct outrider_error *err)
 {
     if (events == NULL)
         return outrider__event_check(NULL, 0, err);
@@ -96,21 +97,21 @@ int outrider_writer_put_many(struct outrider_writer *w, const struct outrider_ev
                              size_t n, unsigned flags, char (*ret_ids)[OUTRIDER_ID_SIZE],
                              struct outrider_error *err)
 {
-    if (check_call(w, flags, err) < 0)
+    if (writer_check_call(w, flags, err) < 0)
         return -1;
     if (n == 0)
         return 0;
     if (n > IDS_CAP / sizeof(writer_id))
         return outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_STOP,
                               "%zu events are too many for one call; hand them in in portions", n);
-    if (check_events(w, events, n, err) < 0 || w->ops->check(w, flags, err) < 0)
+    if (writer_check_events(w, events, n, err) < 0 || w->ops->check(w, flags, err) < 0)
         return -1;
     outrider__strbuf_clear(&w->ids);
     writer_id *ids = (writer_id *)outrider__strbuf_reserve(&w->ids, n * sizeof *ids);
     if (ids == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        if (make_id(w, writer_event_at(events, i).id, ids[i], err) < 0)
+        if (writer_make_id(w, writer_event_at(events, i).id, ids[i], err) < 0)
             return -1;
     if (w->ops->insert(w, events, n, (const writer_id *)ids, err) < 0)
         return -1;

@@ -32,7 +32,7 @@ const struct command *outrider__command_find(const char *name)
     return NULL;
 }
 
-static const struct flag *flag_find(const struct command *c, const char *name, size_t len)
+static const struct flag *args_flag_find(const struct command *c, const char *name, size_t len)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
@@ -48,7 +48,7 @@ static const struct flag *flag_find(const struct command *c, const char *name, s
     return NULL;
 }
 
-static const struct flag *flag_by_letter(const struct command *c, char letter)
+static const struct flag *args_flag_by_letter(const struct command *c, char letter)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
@@ -59,7 +59,7 @@ static const struct flag *flag_by_letter(const struct command *c, char letter)
     return NULL;
 }
 
-static int unknown_flag(const struct command *c, const char *arg, struct outrider_error *err)
+static int args_unknown_flag(const struct command *c, const char *arg, struct outrider_error *err)
 {
     size_t n, best = 4;
     const struct flag *all = outrider__flags(&n);
@@ -86,7 +86,7 @@ static int unknown_flag(const struct command *c, const char *arg, struct outride
                           arg[1] == '-' ? "--" : "-", word, c->name, c->name);
 }
 
-static int parse_number(const char *text, int64_t *ret)
+static int args_parse_number(const char *text, int64_t *ret)
 {
     char *end;
     errno = 0;
@@ -97,7 +97,7 @@ static int parse_number(const char *text, int64_t *ret)
     return 0;
 }
 
-static int parse_time(const char *text, int64_t now_us, int64_t *ret_us)
+static int args_parse_time(const char *text, int64_t now_us, int64_t *ret_us)
 {
     int64_t ago;
     if (outrider__clock_parse(bytes_str(text), ret_us) == 0)
@@ -108,35 +108,35 @@ static int parse_time(const char *text, int64_t now_us, int64_t *ret_us)
     return 0;
 }
 
-static int bad_value(const struct flag *f, const char *wanted, struct outrider_error *err)
+static int args_bad_value(const struct flag *f, const char *wanted, struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "--%s takes %s", f->name, wanted);
 }
 
 /* The value itself is not repeated in the message: it may be a secret. */
-static int check_value(const struct flag *f, const char *value, struct outrider_error *err)
+static int args_check_value(const struct flag *f, const char *value, struct outrider_error *err)
 {
     int64_t v;
     char range[96];
     switch (f->kind) {
     case FLAG_NUMBER:
-        if (parse_number(value, &v) == 0 && v >= f->min && (f->max == 0 || v <= f->max))
+        if (args_parse_number(value, &v) == 0 && v >= f->min && (f->max == 0 || v <= f->max))
             return 0;
         if (f->max)
             snprintf(range, sizeof(range), "a whole number from %" PRId64 " to %" PRId64, f->min,
                      f->max);
         else
             snprintf(range, sizeof(range), "a whole number of at least %" PRId64, f->min);
-        return bad_value(f, range, err);
+        return args_bad_value(f, range, err);
     case FLAG_DURATION:
         return outrider__duration_parse(bytes_str(value), &v) == 0
                    ? 0
-                   : bad_value(f, "a duration such as 250ms, 1h30m or 7d", err);
+                   : args_bad_value(f, "a duration such as 250ms, 1h30m or 7d", err);
     case FLAG_TIME:
-        return parse_time(value, INT64_MAX, &v) == 0
+        return args_parse_time(value, INT64_MAX, &v) == 0
                    ? 0
-                   : bad_value(f, "a time such as 2026-01-31T08:00:00Z, or a duration such as 1h",
-                               err);
+                   : args_bad_value(
+                         f, "a time such as 2026-01-31T08:00:00Z, or a duration such as 1h", err);
     case FLAG_CHOICE:
         return outrider__words_have(f->choices, '|', bytes_str(value))
                    ? 0
@@ -144,10 +144,10 @@ static int check_value(const struct flag *f, const char *value, struct outrider_
                                     "--%s takes one of %s, not '%.40s'", f->name, f->choices,
                                     value);
     case FLAG_PAIR:
-        return strchr(value, '=') && value[0] != '=' ? 0 : bad_value(f, f->value, err);
+        return strchr(value, '=') && value[0] != '=' ? 0 : args_bad_value(f, f->value, err);
     case FLAG_URL:
     case FLAG_FILE:
-        return value[0] ? 0 : bad_value(f, "a value that is not empty", err);
+        return value[0] ? 0 : args_bad_value(f, "a value that is not empty", err);
     case FLAG_TEXT:
     case FLAG_SWITCH:
         break;
@@ -155,7 +155,8 @@ static int check_value(const struct flag *f, const char *value, struct outrider_
     return 0;
 }
 
-static int give(struct args *a, const struct flag *f, const char *value, struct outrider_error *err)
+static int args_give(struct args *a, const struct flag *f, const char *value,
+                     struct outrider_error *err)
 {
     if (!f->repeats && f->kind != FLAG_SWITCH && outrider__args_has(a, f->id)) {
         if (f->alias)
@@ -163,13 +164,13 @@ static int give(struct args *a, const struct flag *f, const char *value, struct 
                                   "--%s is given twice (--%s is the same)", f->name, f->alias);
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "--%s is given twice", f->name);
     }
-    if (value && check_value(f, value, err) < 0)
+    if (value && args_check_value(f, value, err) < 0)
         return -1;
     a->given[a->n_given++] = (struct arg){f, value};
     return 0;
 }
 
-static int take_operand(struct args *a, const char *value, struct outrider_error *err)
+static int args_take_operand(struct args *a, const char *value, struct outrider_error *err)
 {
     const struct command *c = a->command;
     /* What may be a URL, and hold a password, is not repeated. */
@@ -191,27 +192,27 @@ static int take_operand(struct args *a, const char *value, struct outrider_error
 }
 
 /* One flag at argv[*i]; steps *i over a value that stands by itself. */
-static int take_flag(struct args *a, int argc, char *const *argv, int *i,
-                     struct outrider_error *err)
+static int args_take_flag(struct args *a, int argc, char *const *argv, int *i,
+                          struct outrider_error *err)
 {
     const char *arg = argv[*i], *value = NULL;
     const struct flag *f;
     if (arg[1] == '-') {
         size_t len = strcspn(arg + 2, "=");
-        f = flag_find(a->command, arg + 2, len);
+        f = args_flag_find(a->command, arg + 2, len);
         value = arg[2 + len] == '=' ? arg + 3 + len : NULL;
     } else {
-        f = flag_by_letter(a->command, arg[1]);
+        f = args_flag_by_letter(a->command, arg[1]);
         if (f && arg[2])
             value = arg[2] == '=' ? arg + 3 : arg + 2;
     }
     if (!f || (arg[1] != '-' && f->kind == FLAG_SWITCH && arg[2]))
-        return unknown_flag(a->command, arg, err);
+        return args_unknown_flag(a->command, arg, err);
     if (f->kind == FLAG_SWITCH) {
         if (value)
             return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "--%s takes no value",
                                   f->name);
-        return give(a, f, NULL, err);
+        return args_give(a, f, NULL, err);
     }
     if (!value) {
         /* A value that begins with two dashes must be joined with "=". */
@@ -220,7 +221,7 @@ static int take_flag(struct args *a, int argc, char *const *argv, int *i,
                                   "--%s needs a value: --%s %s", f->name, f->name, f->value);
         value = argv[++*i];
     }
-    return give(a, f, value, err);
+    return args_give(a, f, value, err);
 }
 
 int outrider__args_parse(const struct command *c, int argc, char *const *argv,
@@ -242,9 +243,9 @@ int outrider__args_parse(const struct command *c, int argc, char *const *argv,
             continue;
         }
         if (!only_operands && argv[i][0] == '-' && argv[i][1])
-            r = take_flag(&a, argc, argv, &i, err);
+            r = args_take_flag(&a, argc, argv, &i, err);
         else
-            r = take_operand(&a, argv[i], err);
+            r = args_take_operand(&a, argv[i], err);
         if (r < 0) {
             outrider__args_release(&a);
             return -1;
@@ -290,7 +291,7 @@ int64_t outrider__args_number(const struct args *a, enum flag_id id, int64_t oth
 {
     const char *text = outrider__args_text(a, id);
     int64_t v;
-    return text && parse_number(text, &v) == 0 ? v : otherwise;
+    return text && args_parse_number(text, &v) == 0 ? v : otherwise;
 }
 
 int64_t outrider__args_duration(const struct args *a, enum flag_id id, int64_t otherwise)
@@ -304,5 +305,5 @@ int64_t outrider__args_time(const struct args *a, enum flag_id id, int64_t now_u
 {
     const char *text = outrider__args_text(a, id);
     int64_t v;
-    return text && parse_time(text, now_us, &v) == 0 ? v : 0;
+    return text && args_parse_time(text, now_us, &v) == 0 ? v : 0;
 }

@@ -71,7 +71,7 @@ int outrider__cli_flush(int code)
 }
 
 /* Copies of the arguments, in the arena; the originals then lose their secrets. */
-static char **take_argv(int argc, char **argv, struct arena *arena)
+static char **cli_take_argv(int argc, char **argv, struct arena *arena)
 {
     char **copy = outrider__arena_alloc(arena, ((size_t)argc + 1) * sizeof(*copy));
     if (copy == NULL)
@@ -89,7 +89,7 @@ static char **take_argv(int argc, char **argv, struct arena *arena)
     return copy;
 }
 
-static int unknown_command(const char *name)
+static int cli_unknown_command(const char *name)
 {
     size_t n, best = 4;
     const struct command *all = outrider__commands(&n);
@@ -109,7 +109,7 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
-static int run_command(const struct command *c, int argc, char *const *argv)
+static int cli_run_command(const struct command *c, int argc, char *const *argv)
 {
     struct outrider_error err = {0};
     struct args args;
@@ -128,7 +128,7 @@ static int run_command(const struct command *c, int argc, char *const *argv)
     return outrider__cli_flush(code);
 }
 
-static int dispatch(int argc, char *const *argv)
+static int cli_dispatch(int argc, char *const *argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
@@ -137,8 +137,8 @@ static int dispatch(int argc, char *const *argv)
         name = "version";
     const struct command *c = outrider__command_find(name);
     if (c == NULL)
-        return unknown_command(name);
-    return run_command(c, argc > 2 ? argc - 2 : 0, argv + 2);
+        return cli_unknown_command(name);
+    return cli_run_command(c, argc > 2 ? argc - 2 : 0, argv + 2);
 }
 
 int outrider__cli_main(int argc, char **argv)
@@ -148,9 +148,9 @@ int outrider__cli_main(int argc, char **argv)
     /* A reader that goes away is an error of that write, not the end of us. */
     signal(SIGPIPE, SIG_IGN);
     outrider__arena_init(&arena, 4096);
-    char **copy = take_argv(argc, argv, &arena);
+    char **copy = cli_take_argv(argc, argv, &arena);
     if (copy)
-        code = dispatch(argc, copy);
+        code = cli_dispatch(argc, copy);
     else
         outrider__cli_say("out of memory");
     outrider__arena_release(&arena);

@@ -21,7 +21,7 @@ struct teller {
     unsigned n;
 };
 
-static void tell(void *ctx, const struct outrider_error *why)
+static void check_tell(void *ctx, const struct outrider_error *why)
 {
     struct teller *t = ctx;
     outrider__cli_say("%s: pipeline '%s': %s", t->path, t->config->name, why->message);
@@ -36,7 +36,7 @@ static const struct source_ops *check_source(struct teller *t)
     char scheme[32];
     if (url != NULL && (outrider__url_scheme(bytes_str(url), scheme, sizeof(scheme), &err) < 0 ||
                         outrider__source_find(scheme, &source, &err) < 0))
-        tell(t, &err);
+        check_tell(t, &err);
     return source;
 }
 
@@ -49,7 +49,7 @@ static const struct sink_ops *check_sink(struct teller *t)
     if (url != NULL && (outrider__url_scheme(bytes_str(url), scheme, sizeof(scheme), &err) < 0 ||
                         outrider__sink_find(scheme, &sink, &err) < 0 ||
                         (sink->check != NULL && sink->check(t->config, &err) < 0)))
-        tell(t, &err);
+        check_tell(t, &err);
     return sink;
 }
 
@@ -58,15 +58,16 @@ static unsigned check_pipeline(const char *path, const struct pipeline_config *c
 {
     struct teller t = {.path = path, .config = c};
     struct outrider_error err = {0};
-    (void)outrider__config_check_all(c, !is_broken, tell, &t);
+    (void)outrider__config_check_all(c, !is_broken, check_tell, &t);
     const struct source_ops *source = check_source(&t);
     const struct sink_ops *sink = check_sink(&t);
     if (source != NULL && sink != NULL && outrider__relay_check(c, source, sink, &err) < 0)
-        tell(&t, &err);
+        check_tell(&t, &err);
     return t.n;
 }
 
-static void text_of(const struct pipeline_config *c, const struct option *o, struct strbuf *text)
+static void check_text_of(const struct pipeline_config *c, const struct option *o,
+                          struct strbuf *text)
 {
     outrider__strbuf_clear(text);
     if (outrider__config_get(c, o, text) < 0)
@@ -74,7 +75,7 @@ static void text_of(const struct pipeline_config *c, const struct option *o, str
 }
 
 /* One key a line, which the loader reads back: the file's form, unfolded. */
-static void print_pipeline(const struct pipeline_config *c)
+static void check_print_pipeline(const struct pipeline_config *c)
 {
     size_t n;
     const struct option *all = outrider__options(&n);
@@ -84,7 +85,7 @@ static void print_pipeline(const struct pipeline_config *c)
     printf("  - name: %s\n", c->name);
     for (size_t i = 0; i < n; i++) {
         bool is_plain = option_is_list(&all[i]) || all[i].type == OPTION_MAP;
-        text_of(c, &all[i], &text);
+        check_text_of(c, &all[i], &text);
         if (text.len == 0 && all[i].initial == NULL)
             continue;
         outrider__strbuf_clear(&quoted);
@@ -99,7 +100,7 @@ static void print_pipeline(const struct pipeline_config *c)
 }
 
 /* "retry.on_dead" under "retry:", which is written where the section begins. */
-static void print_option(const struct option *o, const char *value, char section[64])
+static void check_print_option(const struct option *o, const char *value, char section[64])
 {
     const char *dot = strchr(o->name, '.');
     size_t n = dot != NULL ? (size_t)(dot - o->name) : 0;
@@ -113,11 +114,12 @@ static void print_option(const struct option *o, const char *value, char section
     (void)snprintf(section, 64, "%.*s", (int)n, o->name);
 }
 
-static void value_of(const struct pipeline_config *c, const struct option *o, struct strbuf *value)
+static void check_value_of(const struct pipeline_config *c, const struct option *o,
+                           struct strbuf *value)
 {
     struct strbuf text;
     outrider__strbuf_init(&text, OPTION_VALUE_MAX * 2);
-    text_of(c, o, &text);
+    check_text_of(c, o, &text);
     outrider__strbuf_clear(value);
     if (option_is_list(o) || o->type == OPTION_MAP)
         outrider__strbuf_append(value, strbuf_bytes(&text));
@@ -127,7 +129,7 @@ static void value_of(const struct pipeline_config *c, const struct option *o, st
 }
 
 /* A file for -c: what is not as it is by default. */
-static int print_connector(const struct cli_setup *s, struct outrider_error *err)
+static int check_print_connector(const struct cli_setup *s, struct outrider_error *err)
 {
     const struct pipeline_config *c = &s->file.pipelines[0];
     struct pipeline_config initial;
@@ -138,22 +140,23 @@ static int print_connector(const struct cli_setup *s, struct outrider_error *err
     if (outrider__config_init(&initial, c->arena, c->name, err) < 0)
         return -1;
     outrider__strbuf_init(&value, OPTION_VALUE_MAX * 8);
-    value_of(c, outrider__option_find(BYTES_LIT("source.url")), &value);
+    check_value_of(c, outrider__option_find(BYTES_LIT("source.url")), &value);
     outrider__debezium_without_password(&value);
     printf("pipelines:\n  - name: %s\n", c->name);
-    print_option(outrider__option_find(BYTES_LIT("source.url")), strbuf_cstr(&value), section);
+    check_print_option(outrider__option_find(BYTES_LIT("source.url")), strbuf_cstr(&value),
+                       section);
     for (size_t i = 0; i < n; i++) {
         if (strcmp(all[i].name, "source.url") == 0 ||
             !outrider__config_differs(c, &initial, &all[i]))
             continue;
-        value_of(c, &all[i], &value);
-        print_option(&all[i], strbuf_cstr(&value), section);
+        check_value_of(c, &all[i], &value);
+        check_print_option(&all[i], strbuf_cstr(&value), section);
     }
     outrider__strbuf_release(&value);
     return 0;
 }
 
-static void say_lines(const char *prefix, const char *lines)
+static void check_say_lines(const char *prefix, const char *lines)
 {
     for (size_t n; *lines != '\0'; lines += n + 1) {
         n = strcspn(lines, "\n");
@@ -161,7 +164,7 @@ static void say_lines(const char *prefix, const char *lines)
     }
 }
 
-static void json_pipeline(struct json_out *j, const struct pipeline_config *c)
+static void check_json_pipeline(struct json_out *j, const struct pipeline_config *c)
 {
     size_t n;
     const struct option *all = outrider__options(&n);
@@ -171,7 +174,7 @@ static void json_pipeline(struct json_out *j, const struct pipeline_config *c)
     outrider__jout_text(j, "name", c->name);
     outrider__jout_open(j, "options", '{');
     for (size_t i = 0; i < n; i++) {
-        text_of(c, &all[i], &text);
+        check_text_of(c, &all[i], &text);
         if (text.len || all[i].initial)
             outrider__jout_bytes(j, all[i].name, strbuf_bytes(&text));
     }
@@ -180,7 +183,7 @@ static void json_pipeline(struct json_out *j, const struct pipeline_config *c)
     outrider__strbuf_release(&text);
 }
 
-static void summary(const struct pipeline_config *c)
+static void check_summary(const struct pipeline_config *c)
 {
     struct bytes from, to;
     if (outrider__url_redact(bytes_str(c->source.url), c->arena, &from) < 0 ||
@@ -190,14 +193,14 @@ static void summary(const struct pipeline_config *c)
            c->name, (int)from.len, from.data, (int)to.len, to.data);
 }
 
-static int show(const struct args *a, const struct cli_setup *s)
+static int check_show(const struct args *a, const struct cli_setup *s)
 {
     bool as_json = outrider__args_has(a, F_JSON), print = outrider__args_has(a, F_PRINT);
     struct json_out j;
     int r = 0;
     if (s->is_debezium && !as_json) {
         struct outrider_error err = {0};
-        return print_connector(s, &err) < 0 ? outrider__cli_fail(&err) : CLI_DONE;
+        return check_print_connector(s, &err) < 0 ? outrider__cli_fail(&err) : CLI_DONE;
     }
     outrider__jout_init(&j);
     outrider__jout_open(&j, NULL, '{');
@@ -210,11 +213,11 @@ static int show(const struct args *a, const struct cli_setup *s)
         if (s->selected && c != s->selected)
             continue;
         if (as_json)
-            json_pipeline(&j, c);
+            check_json_pipeline(&j, c);
         else if (print)
-            print_pipeline(c);
+            check_print_pipeline(c);
         else
-            summary(c);
+            check_summary(c);
     }
     outrider__jout_close(&j);
     outrider__jout_close(&j);
@@ -238,7 +241,7 @@ static int check_all(const struct args *a, struct cli_setup *s, bool has_errors)
         if (!s->selected || s->selected == c)
             n += check_pipeline(s->path, c, is_broken);
     }
-    return n > 0 || has_errors ? CLI_USAGE : show(a, s);
+    return n > 0 || has_errors ? CLI_USAGE : check_show(a, s);
 }
 
 int outrider__cmd_check(const struct args *a)
@@ -250,8 +253,8 @@ int outrider__cmd_check(const struct args *a)
     outrider__strbuf_init(&errors, CONFIG_FILE_MAX);
     int code = CLI_USAGE, r = outrider__setup_load_all(a, &s, &errors);
     if (r == 0)
-        say_lines(s.path, strbuf_cstr(&s.warnings));
-    say_lines("", strbuf_cstr(&errors));
+        check_say_lines(s.path, strbuf_cstr(&s.warnings));
+    check_say_lines("", strbuf_cstr(&errors));
     if (r == 0) {
         code = check_all(a, &s, errors.len > 0);
         outrider__setup_release(&s);

@@ -12,15 +12,15 @@
 #include "base/clock.h"
 #include "cli/out.h"
 
-static void pause_for(int64_t us)
+static void cleanup_pause_for(int64_t us)
 {
     struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) != 0)
         continue;
 }
 
-static int remove_all(const struct pipeline_config *c, struct store *s, bool inbox,
-                      uint64_t *ret_removed, struct outrider_error *err)
+static int cleanup_remove_all(const struct pipeline_config *c, struct store *s, bool inbox,
+                              uint64_t *ret_removed, struct outrider_error *err)
 {
     int (*clean)(struct store *, int64_t, uint64_t, uint64_t *, struct outrider_error *) =
         inbox ? s->ops->cleanup_inbox : s->ops->cleanup;
@@ -38,7 +38,7 @@ static int remove_all(const struct pipeline_config *c, struct store *s, bool inb
         if (removed == 0)
             break;
         outrider__progress(&progress, "%" PRIu64 " events removed", total);
-        pause_for(c->cleanup.pause_us);
+        cleanup_pause_for(c->cleanup.pause_us);
     }
     outrider__progress_end(&progress);
     *ret_removed = total;
@@ -56,7 +56,7 @@ static int run_cleanup(const struct args *a, const struct pipeline_config *c, st
                               outrider__args_has(a, F_RETENTION) ? "--retention"
                                                                  : "cleanup.retention");
     bool inbox = outrider__args_has(a, F_INBOX);
-    if (remove_all(c, s, inbox, &removed, err) < 0)
+    if (cleanup_remove_all(c, s, inbox, &removed, err) < 0)
         return -1;
     if (outrider__args_has(a, F_JSON))
         printf("{\"removed\":%" PRIu64 "}\n", removed);

@@ -21,7 +21,7 @@ struct printer {
     struct json_out json;
 };
 
-static void json_row(struct printer *p, const struct dead_row *r)
+static void dead_json_row(struct printer *p, const struct dead_row *r)
 {
     struct json_out *j = &p->json;
     const struct event *e = r->event;
@@ -60,7 +60,7 @@ static void json_row(struct printer *p, const struct dead_row *r)
     outrider__strbuf_clear(&j->sb);
 }
 
-static void field(struct strbuf *sb, const char *name, struct bytes value)
+static void dead_field(struct strbuf *sb, const char *name, struct bytes value)
 {
     if (bytes_is_null(value))
         return;
@@ -69,39 +69,39 @@ static void field(struct strbuf *sb, const char *name, struct bytes value)
     strbuf_append_char(sb, '\n');
 }
 
-static void time_field(struct strbuf *sb, const char *name, int64_t wall_us)
+static void dead_time_field(struct strbuf *sb, const char *name, int64_t wall_us)
 {
     char text[CLOCK_TEXT_SIZE];
     if (wall_us == 0)
         return;
     outrider__clock_format(wall_us, text);
-    field(sb, name, bytes_str(text));
+    dead_field(sb, name, bytes_str(text));
 }
 
-static void show_row(struct printer *p, const struct dead_row *r)
+static void dead_show_row(struct printer *p, const struct dead_row *r)
 {
     struct strbuf *sb = &p->text;
     const struct event *e = r->event;
     outrider__strbuf_appendf(sb, "%.*s\n", (int)e->id.len, e->id.data);
-    field(sb, "pipeline", bytes_str(r->pipeline));
-    field(sb, "state", bytes_str(r->state));
-    field(sb, "aggregate type", e->aggregate_type);
-    field(sb, "aggregate id", e->aggregate_id);
-    field(sb, "event type", e->event_type);
-    field(sb, "topic", e->topic);
-    field(sb, "partition key", e->partition_key);
+    dead_field(sb, "pipeline", bytes_str(r->pipeline));
+    dead_field(sb, "state", bytes_str(r->state));
+    dead_field(sb, "aggregate type", e->aggregate_type);
+    dead_field(sb, "aggregate id", e->aggregate_id);
+    dead_field(sb, "event type", e->event_type);
+    dead_field(sb, "topic", e->topic);
+    dead_field(sb, "partition key", e->partition_key);
     outrider__strbuf_appendf(sb, "  %-15s %u\n", "attempts", e->attempts);
-    field(sb, "error code", bytes_str(r->error_code));
-    field(sb, "error", bytes_str(r->error_message));
-    time_field(sb, "occurred at", e->occurred_at_us);
-    time_field(sb, "created at", e->created_at_us);
-    time_field(sb, "expires at", e->expires_at_us);
-    time_field(sb, "parked at", r->parked_at_us);
-    time_field(sb, "updated at", r->updated_at_us);
-    time_field(sb, "next attempt at", r->next_attempt_us);
-    field(sb, "headers", e->headers);
+    dead_field(sb, "error code", bytes_str(r->error_code));
+    dead_field(sb, "error", bytes_str(r->error_message));
+    dead_time_field(sb, "occurred at", e->occurred_at_us);
+    dead_time_field(sb, "created at", e->created_at_us);
+    dead_time_field(sb, "expires at", e->expires_at_us);
+    dead_time_field(sb, "parked at", r->parked_at_us);
+    dead_time_field(sb, "updated at", r->updated_at_us);
+    dead_time_field(sb, "next attempt at", r->next_attempt_us);
+    dead_field(sb, "headers", e->headers);
     if (outrider__bytes_is_utf8(e->payload)) {
-        field(sb, "payload", e->payload);
+        dead_field(sb, "payload", e->payload);
     } else {
         outrider__strbuf_appendf(sb, "  %-15s ", "payload base64");
         outrider__strbuf_append_base64(sb, e->payload);
@@ -109,12 +109,12 @@ static void show_row(struct printer *p, const struct dead_row *r)
     }
 }
 
-static void cut(struct printer *p, struct bytes value, size_t max)
+static void dead_cut(struct printer *p, struct bytes value, size_t max)
 {
     outrider__out_cut(&p->text, value, p->is_cut ? max : SIZE_MAX);
 }
 
-static void list_row(struct printer *p, const struct dead_row *r)
+static void dead_list_row(struct printer *p, const struct dead_row *r)
 {
     struct strbuf *sb = &p->text;
     const struct event *e = r->event;
@@ -122,24 +122,24 @@ static void list_row(struct printer *p, const struct dead_row *r)
     outrider__clock_format(r->updated_at_us / 1000000 * 1000000, when);
     outrider__out_plain(sb, e->id);
     outrider__strbuf_appendf(sb, "  %-6s %s  %2u  ", r->state, when, e->attempts);
-    cut(p, e->event_type, 30);
+    dead_cut(p, e->event_type, 30);
     strbuf_append_str(sb, "  ");
-    cut(p, event_key(e), 24);
+    dead_cut(p, event_key(e), 24);
     outrider__strbuf_appendf(sb, "  %s: ", r->error_code ? r->error_code : "-");
-    cut(p, bytes_str(r->error_message), ERROR_SHOWN);
+    dead_cut(p, bytes_str(r->error_message), ERROR_SHOWN);
     strbuf_append_char(sb, '\n');
 }
 
-static void print_row(void *ctx, const struct dead_row *r)
+static void dead_print_row(void *ctx, const struct dead_row *r)
 {
     struct printer *p = ctx;
     if (p->as_json) {
-        json_row(p, r);
+        dead_json_row(p, r);
     } else {
         if (p->with_payload)
-            show_row(p, r);
+            dead_show_row(p, r);
         else
-            list_row(p, r);
+            dead_list_row(p, r);
         if (p->text.failed)
             p->failed = true;
         else
@@ -149,8 +149,8 @@ static void print_row(void *ctx, const struct dead_row *r)
     p->n++;
 }
 
-static int print_all(const struct args *a, struct store *s, const struct dead_filter *f,
-                     bool with_payload, struct outrider_error *err)
+static int dead_print_all(const struct args *a, struct store *s, const struct dead_filter *f,
+                          bool with_payload, struct outrider_error *err)
 {
     struct printer p = {.as_json = outrider__args_has(a, F_JSON),
                         .with_payload = with_payload,
@@ -159,7 +159,7 @@ static int print_all(const struct args *a, struct store *s, const struct dead_fi
     outrider__jout_init(&p.json);
     if (p.as_json)
         putchar('[');
-    int r = s->ops->dead_list(s, f, print_row, &p, err);
+    int r = s->ops->dead_list(s, f, dead_print_row, &p, err);
     if (p.as_json)
         fputs(p.n ? "\n]\n" : "]\n", stdout);
     if (r == 0 && p.failed)
@@ -173,8 +173,8 @@ static int print_all(const struct args *a, struct store *s, const struct dead_fi
     return r;
 }
 
-static int change(const struct args *a, struct store *s, const struct dead_filter *f, bool is_retry,
-                  struct outrider_error *err)
+static int dead_change(const struct args *a, struct store *s, const struct dead_filter *f,
+                       bool is_retry, struct outrider_error *err)
 {
     uint64_t n = 0;
     bool has_filter = f->n_ids || f->event_type || f->since_us;
@@ -213,13 +213,13 @@ static int run_dead(const struct args *a, const struct pipeline_config *c, struc
     while ((ids[f.n_ids] = outrider__args_at(a, F_ID, f.n_ids)) != NULL)
         f.n_ids++;
     if (strcmp(verb, "list") == 0) {
-        r = print_all(a, s, &f, false, err);
+        r = dead_print_all(a, s, &f, false, err);
     } else if (strcmp(verb, "show") == 0) {
         /* Who names an event wants to see it, in whatever state it is. */
         f.with_parked |= f.n_ids > 0;
-        r = print_all(a, s, &f, true, err);
+        r = dead_print_all(a, s, &f, true, err);
     } else {
-        r = change(a, s, &f, strcmp(verb, "retry") == 0, err);
+        r = dead_change(a, s, &f, strcmp(verb, "retry") == 0, err);
     }
     free(ids);
     return r;

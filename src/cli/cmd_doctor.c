@@ -17,7 +17,7 @@ struct doctor {
     struct json_out json;
 };
 
-static void found(void *ctx, enum finding_level level, const char *what, const char *advice)
+static void doctor_found(void *ctx, enum finding_level level, const char *what, const char *advice)
 {
     static const char *const names[] = {"ok", "note", "warning", "problem"};
     static const enum colour colours[] = {COLOUR_GREEN, COLOUR_DIM, COLOUR_YELLOW, COLOUR_RED};
@@ -44,15 +44,15 @@ static void found(void *ctx, enum finding_level level, const char *what, const c
     outrider__strbuf_release(&text);
 }
 
-static void ignore_report(void *ctx, struct delivery *d, const struct sink_report *report)
+static void doctor_ignore_report(void *ctx, struct delivery *d, const struct sink_report *report)
 {
     (void)ctx;
     (void)d;
     (void)report;
 }
 
-static int find_sink(const struct pipeline_config *c, const struct sink_ops **ret_ops,
-                     struct outrider_error *err)
+static int doctor_find_sink(const struct pipeline_config *c, const struct sink_ops **ret_ops,
+                            struct outrider_error *err)
 {
     char scheme[32];
     if (outrider__url_scheme(bytes_str(c->sink.url), scheme, sizeof(scheme), err) < 0 ||
@@ -61,14 +61,14 @@ static int find_sink(const struct pipeline_config *c, const struct sink_ops **re
     return 0;
 }
 
-static int try_sink(const struct pipeline_config *c, const struct sink_ops *ops,
-                    struct outrider_error *err)
+static int doctor_try_sink(const struct pipeline_config *c, const struct sink_ops *ops,
+                           struct outrider_error *err)
 {
     struct sink *s = calloc(1, ops->size);
     if (s == NULL)
         return outrider__fail_nomem(err);
     s->ops = ops;
-    s->reported = ignore_report;
+    s->reported = doctor_ignore_report;
     int r = ops->open(s, c, outrider__clock_now(), err);
     if (r == 0)
         r = ops->poll(s, outrider__clock_now(), err);
@@ -77,7 +77,7 @@ static int try_sink(const struct pipeline_config *c, const struct sink_ops *ops,
     return r;
 }
 
-static void look_at_sink(struct doctor *d, const struct pipeline_config *c)
+static void doctor_look_at_sink(struct doctor *d, const struct pipeline_config *c)
 {
     struct outrider_error err = {0};
     struct bytes shown;
@@ -85,35 +85,35 @@ static void look_at_sink(struct doctor *d, const struct pipeline_config *c)
     char what[400];
     if (c->sink.url == NULL)
         return;
-    if (find_sink(c, &ops, &err) < 0) {
-        found(d, FINDING_PROBLEM, err.message, NULL);
+    if (doctor_find_sink(c, &ops, &err) < 0) {
+        doctor_found(d, FINDING_PROBLEM, err.message, NULL);
         return;
     }
     if (ops->doctor != NULL) {
-        if (ops->doctor(c, found, d, &err) < 0)
-            found(d, FINDING_PROBLEM, err.message, NULL);
+        if (ops->doctor(c, doctor_found, d, &err) < 0)
+            doctor_found(d, FINDING_PROBLEM, err.message, NULL);
         return;
     }
-    if (try_sink(c, ops, &err) < 0) {
-        found(d, FINDING_PROBLEM, err.message, NULL);
+    if (doctor_try_sink(c, ops, &err) < 0) {
+        doctor_found(d, FINDING_PROBLEM, err.message, NULL);
         return;
     }
     if (outrider__url_redact(bytes_str(c->sink.url), c->arena, &shown) < 0)
         shown = BYTES_LIT("the sink");
     snprintf(what, sizeof(what), "%.*s can be opened", (int)shown.len, shown.data);
-    found(d, FINDING_OK, what, NULL);
+    doctor_found(d, FINDING_OK, what, NULL);
 }
 
-static void look_at_store(struct doctor *d, const struct pipeline_config *c)
+static void doctor_look_at_store(struct doctor *d, const struct pipeline_config *c)
 {
     struct outrider_error err = {0};
     struct store *s;
     if (outrider__store_open(c, &s, &err) < 0) {
-        found(d, FINDING_PROBLEM, err.message, NULL);
+        doctor_found(d, FINDING_PROBLEM, err.message, NULL);
         return;
     }
-    if (s->ops->doctor(s, found, d, &err) < 0)
-        found(d, FINDING_PROBLEM, err.message, NULL);
+    if (s->ops->doctor(s, doctor_found, d, &err) < 0)
+        doctor_found(d, FINDING_PROBLEM, err.message, NULL);
     outrider__store_close(s);
 }
 
@@ -132,8 +132,8 @@ int outrider__cmd_doctor(const struct args *a)
     outrider__jout_init(&d.json);
     outrider__jout_open(&d.json, NULL, '{');
     outrider__jout_open(&d.json, "findings", '[');
-    look_at_store(&d, c);
-    look_at_sink(&d, c);
+    doctor_look_at_store(&d, c);
+    doctor_look_at_sink(&d, c);
     outrider__jout_close(&d.json);
     outrider__jout_bool(&d.json, "ok", d.problems == 0);
     outrider__jout_close(&d.json);

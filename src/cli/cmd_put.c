@@ -16,7 +16,7 @@
 #define LINE_CAP(c) \
     ((size_t)((c)->source.max_payload + (c)->source.max_headers) * 6 + ((size_t)1 << 20))
 
-static int check_id(const struct outrider_event *e, struct outrider_error *err)
+static int put_check_id(const struct outrider_event *e, struct outrider_error *err)
 {
     if (e->id == NULL || outrider__uuid_is_valid(bytes_str(e->id)))
         return 0;
@@ -35,7 +35,7 @@ struct many {
     uint64_t batch, in_batch, committed, transactions;
 };
 
-static int commit(struct many *m, struct outrider_error *err)
+static int put_commit(struct many *m, struct outrider_error *err)
 {
     if (m->in_batch == 0)
         return 0;
@@ -53,8 +53,8 @@ static int put_line(struct many *m, struct bytes line, struct outrider_error *er
 {
     struct outrider_event event;
     char id[OUTRIDER_ID_SIZE];
-    if (outrider__event_from_json(line, &m->arena, &event, err) < 0 || check_id(&event, err) < 0 ||
-        outrider__event_fits(m->config, &event, err) < 0)
+    if (outrider__event_from_json(line, &m->arena, &event, err) < 0 ||
+        put_check_id(&event, err) < 0 || outrider__event_fits(m->config, &event, err) < 0)
         return -1;
     if (!m->is_open && m->store->ops->put_begin(m->store, err) < 0)
         return -1;
@@ -65,7 +65,7 @@ static int put_line(struct many *m, struct bytes line, struct outrider_error *er
     return 0;
 }
 
-static bool is_blank(struct bytes line)
+static bool put_is_blank(struct bytes line)
 {
     for (size_t i = 0; i < line.len; i++) {
         if (!strchr(" \t\r", line.data[i]) || line.data[i] == '\0')
@@ -74,7 +74,7 @@ static bool is_blank(struct bytes line)
     return true;
 }
 
-static void rollback(struct many *m)
+static void put_rollback(struct many *m)
 {
     if (m->is_open)
         m->store->ops->put_rollback(m->store);
@@ -82,10 +82,10 @@ static void rollback(struct many *m)
 }
 
 /* Names the line, and says what became of the lines before it. */
-static int bad_line(struct many *m, struct outrider_error *err)
+static int put_bad_line(struct many *m, struct outrider_error *err)
 {
     struct outrider_error why = *err;
-    rollback(m);
+    put_rollback(m);
     outrider__fail(err, why.code, why.disposition,
                    "%s:%" PRIu64 ": %.300s (%" PRIu64 " events committed before it, %" PRIu64
                    " rolled back with it)",
@@ -99,17 +99,17 @@ static int put_lines(struct many *m, struct outrider_error *err)
     int r;
     while ((r = outrider__lines_next(&m->lines, &line, err)) == 1) {
         outrider__arena_reset(&m->arena);
-        if (is_blank(line))
+        if (put_is_blank(line))
             continue;
         if (put_line(m, line, err) < 0)
-            return bad_line(m, err);
-        if (m->in_batch == m->batch && commit(m, err) < 0)
-            return bad_line(m, err);
+            return put_bad_line(m, err);
+        if (m->in_batch == m->batch && put_commit(m, err) < 0)
+            return put_bad_line(m, err);
     }
-    if (r == 0 && commit(m, err) < 0)
-        r = bad_line(m, err);
+    if (r == 0 && put_commit(m, err) < 0)
+        r = put_bad_line(m, err);
     else if (r < 0)
-        rollback(m);
+        put_rollback(m);
     return r;
 }
 
@@ -138,8 +138,8 @@ static int put_many(const struct args *a, const struct pipeline_config *c, struc
 
 /* One. */
 
-static int read_payload(const struct args *a, const struct pipeline_config *c,
-                        struct outrider_event *e, char **ret_file, struct outrider_error *err)
+static int put_read_payload(const struct args *a, const struct pipeline_config *c,
+                            struct outrider_event *e, char **ret_file, struct outrider_error *err)
 {
     const char *value = outrider__args_text(a, F_PAYLOAD);
     bool is_file = value[0] == '@' || strcmp(value, "-") == 0;
@@ -157,7 +157,7 @@ static int read_payload(const struct args *a, const struct pipeline_config *c,
     return 0;
 }
 
-static int read_headers(const struct args *a, struct strbuf *out, struct outrider_error *err)
+static int put_read_headers(const struct args *a, struct strbuf *out, struct outrider_error *err)
 {
     const char *pair, *other;
     for (size_t i = 0; (pair = outrider__args_at(a, F_HEADER, i)) != NULL; i++) {
@@ -179,7 +179,7 @@ static int read_headers(const struct args *a, struct strbuf *out, struct outride
 }
 
 /* A duration is from now on, not back from it. */
-static int64_t expiry(const struct args *a, int64_t now_us)
+static int64_t put_expiry(const struct args *a, int64_t now_us)
 {
     const char *text = outrider__args_text(a, F_EXPIRES_AT);
     int64_t us;
@@ -188,8 +188,8 @@ static int64_t expiry(const struct args *a, int64_t now_us)
     return outrider__args_time(a, F_EXPIRES_AT, now_us);
 }
 
-static int insert(struct store *s, const struct outrider_event *e, char id[OUTRIDER_ID_SIZE],
-                  struct outrider_error *err)
+static int put_insert(struct store *s, const struct outrider_event *e, char id[OUTRIDER_ID_SIZE],
+                      struct outrider_error *err)
 {
     if (s->ops->put_begin(s, err) < 0)
         return -1;
@@ -199,7 +199,7 @@ static int insert(struct store *s, const struct outrider_event *e, char id[OUTRI
     return -1;
 }
 
-static void print_id(const struct args *a, const char *id)
+static void put_print_id(const struct args *a, const char *id)
 {
     if (outrider__args_has(a, F_JSON))
         printf("{\"id\":\"%s\"}\n", id);
@@ -223,19 +223,19 @@ static int put_one(const struct args *a, const struct pipeline_config *c, struct
     e.partition_key = outrider__args_text(a, F_KEY);
     e.partition = (int32_t)outrider__args_number(a, F_PARTITION, -1);
     e.occurred_at_us = outrider__args_time(a, F_OCCURRED_AT, now_us);
-    e.expires_at_us = expiry(a, now_us);
-    int r = read_headers(a, &headers, err);
+    e.expires_at_us = put_expiry(a, now_us);
+    int r = put_read_headers(a, &headers, err);
     e.headers = headers.len ? headers.data : NULL;
     if (r == 0)
-        r = read_payload(a, c, &e, &file, err);
+        r = put_read_payload(a, c, &e, &file, err);
     if (r == 0)
-        r = check_id(&e, err);
+        r = put_check_id(&e, err);
     if (r == 0)
         r = outrider__event_fits(c, &e, err);
     if (r == 0)
-        r = insert(s, &e, id, err);
+        r = put_insert(s, &e, id, err);
     if (r == 0)
-        print_id(a, id);
+        put_print_id(a, id);
     free(file);
     outrider__strbuf_release(&headers);
     return r;

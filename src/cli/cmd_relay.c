@@ -13,7 +13,7 @@
 #include "core/options.h"
 #include "core/replay.h"
 
-static void release(struct runners *rs)
+static void relay_release(struct runners *rs)
 {
     for (size_t i = 0; i < rs->n; i++)
         outrider__runner_release(&rs->items[i]);
@@ -28,7 +28,8 @@ static void release(struct runners *rs)
     }
 }
 
-static int add_runner(struct runners *rs, struct pipeline_config *c, struct outrider_error *err)
+static int relay_add_runner(struct runners *rs, struct pipeline_config *c,
+                            struct outrider_error *err)
 {
     struct runner *r = &rs->items[rs->n];
     if (outrider__config_check(c, err) < 0)
@@ -37,7 +38,7 @@ static int add_runner(struct runners *rs, struct pipeline_config *c, struct outr
     return outrider__runner_init(r, c, rs, err);
 }
 
-static void log_warnings(struct log *log, const struct cli_setup *s)
+static void relay_log_warnings(struct log *log, const struct cli_setup *s)
 {
     struct log_entry l;
     const char *p = strbuf_cstr(&s->warnings);
@@ -51,7 +52,7 @@ static void log_warnings(struct log *log, const struct cli_setup *s)
     }
 }
 
-static int make(struct runners *rs, struct outrider_error *err)
+static int relay_make(struct runners *rs, struct outrider_error *err)
 {
     struct generation *g = calloc(1, sizeof(*g));
     if (g == NULL)
@@ -64,7 +65,7 @@ static int make(struct runners *rs, struct outrider_error *err)
     rs->log.fd = STDERR_FILENO;
     rs->log.level = g->setup.file.program.log.level;
     rs->log.format = g->setup.file.program.log.format;
-    log_warnings(&rs->log, &g->setup);
+    relay_log_warnings(&rs->log, &g->setup);
     rs->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (rs->done_fd < 0)
         return outrider__fail_errno(err, errno, "cannot make an event descriptor");
@@ -76,14 +77,14 @@ static int make(struct runners *rs, struct outrider_error *err)
         if (g->setup.selected && g->setup.selected != c)
             continue;
         rs->adjust(rs->args, c);
-        if (add_runner(rs, c, err) < 0)
+        if (relay_add_runner(rs, c, err) < 0)
             return -1;
     }
     return 0;
 }
 
 /* After --once: what the database still holds of each pipeline. */
-static int ask_what_is_left(const struct runners *rs)
+static int relay_ask_what_is_left(const struct runners *rs)
 {
     struct outrider_error err = {0};
     int code = CLI_DONE;
@@ -119,18 +120,18 @@ int outrider__cmd_relay(const struct args *a)
         .args = a, .adjust = adjust_relay, .done_fd = -1, .once = outrider__args_has(a, F_ONCE)};
     struct outrider_error err = {0};
     int code;
-    if (make(&rs, &err) < 0) {
+    if (relay_make(&rs, &err) < 0) {
         code = outrider__cli_fail_as(CLI_USAGE, &err);
     } else {
         code = outrider__runners_run(&rs);
         if (code == CLI_DONE && rs.once)
-            code = ask_what_is_left(&rs);
+            code = relay_ask_what_is_left(&rs);
     }
-    release(&rs);
+    relay_release(&rs);
     return code;
 }
 
-static void adjust_replay(const struct args *a, struct pipeline_config *c)
+static void relay_adjust_replay(const struct args *a, struct pipeline_config *c)
 {
     outrider__replay_configure(c, outrider__args_number(a, F_FROM_SEQ, 0),
                                outrider__args_time(a, F_SINCE, outrider__clock_now().wall_us));
@@ -139,13 +140,13 @@ static void adjust_replay(const struct args *a, struct pipeline_config *c)
 int outrider__cmd_replay(const struct args *a)
 {
     struct runners rs = {
-        .args = a, .adjust = adjust_replay, .is_replay = true, .done_fd = -1, .once = true};
+        .args = a, .adjust = relay_adjust_replay, .is_replay = true, .done_fd = -1, .once = true};
     struct outrider_error err = {0};
     int code;
     if (outrider__args_has(a, F_SINCE) == outrider__args_has(a, F_FROM_SEQ))
         return outrider__cli_usage(a, "replay needs a point to begin at: --since TIME or "
                                       "--from-seq N");
-    if (make(&rs, &err) < 0) {
+    if (relay_make(&rs, &err) < 0) {
         code = outrider__cli_fail_as(CLI_USAGE, &err);
     } else if (rs.n != 1) {
         code = outrider__cli_usage(a, "which pipeline? --name NAME");
@@ -158,6 +159,6 @@ int outrider__cmd_replay(const struct args *a)
             code = CLI_PARKED;
         }
     }
-    release(&rs);
+    relay_release(&rs);
     return code;
 }

@@ -28,7 +28,7 @@ int outrider__report_print(const struct args *a, const struct pipeline_config *c
 }
 
 /* "17:8123" or "0": the number of a transaction, and its stamp. */
-static int mark_parse(const char *text, struct commit_mark *ret_mark)
+static int resync_mark_parse(const char *text, struct commit_mark *ret_mark)
 {
     struct commit_mark m = {0};
     char *end;
@@ -59,7 +59,7 @@ static int resync_run(const struct args *a, const struct pipeline_config *c, str
     int r;
     outrider__strbuf_init(&report, REPORT_CAP);
     if (progress != NULL)
-        r = mark_parse(progress, &mark) < 0
+        r = resync_mark_parse(progress, &mark) < 0
                 ? outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                                  "--progress: '%.60s' is neither 0 nor NUMBER:STAMP as the relay's "
                                  "message has it",

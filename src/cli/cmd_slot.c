@@ -9,8 +9,8 @@
 #include "cli/lines.h"
 #include "cli/out.h"
 
-static int has_none(const struct store *s, const struct pipeline_config *c,
-                    struct outrider_error *err)
+static int slot_has_none(const struct store *s, const struct pipeline_config *c,
+                         struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                           "%s has no replication slots; pipeline '%s' needs none", s->description,
@@ -23,7 +23,7 @@ static int drop_slot(const struct args *a, const struct pipeline_config *c, stru
     struct strbuf report;
     (void)a;
     if (s->ops->stream_drop == NULL)
-        return has_none(s, c, err);
+        return slot_has_none(s, c, err);
     outrider__strbuf_init(&report, REPORT_CAP);
     int r = s->ops->stream_drop(s, &report, err);
     if (r == 0)
@@ -32,8 +32,8 @@ static int drop_slot(const struct args *a, const struct pipeline_config *c, stru
     return r;
 }
 
-static int read_offset(const char *path, struct stream_offset *ret_offset,
-                       struct outrider_error *err)
+static int slot_read_offset(const char *path, struct stream_offset *ret_offset,
+                            struct outrider_error *err)
 {
     char *data = NULL;
     size_t len = 0;
@@ -52,8 +52,8 @@ static int adopt_slot(const struct args *a, const struct pipeline_config *c, str
     struct stream_adoption o = {.from = outrider__args_text(a, F_FROM_SLOT)};
     struct strbuf report;
     if (s->ops->stream_adopt == NULL)
-        return has_none(s, c, err);
-    if (path != NULL && read_offset(path, &offset, err) < 0)
+        return slot_has_none(s, c, err);
+    if (path != NULL && slot_read_offset(path, &offset, err) < 0)
         return -1;
     if (path != NULL)
         o.offset = &offset;

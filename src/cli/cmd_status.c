@@ -17,7 +17,7 @@ struct rows {
     bool failed;
 };
 
-static void take_row(void *ctx, const struct store_status *st)
+static void status_take_row(void *ctx, const struct store_status *st)
 {
     struct rows *rows = ctx;
     if ((rows->name && strcmp(rows->name, st->pipeline) != 0) || rows->n == ROWS_MAX)
@@ -31,12 +31,12 @@ static void take_row(void *ctx, const struct store_status *st)
     rows->items[rows->n++] = *st;
 }
 
-static int64_t lag_of(const struct store_status *st)
+static int64_t status_lag_of(const struct store_status *st)
 {
     return st->head > st->position ? st->head - st->position : 0;
 }
 
-static void json_stream(struct json_out *j, const struct stream_status *o)
+static void status_json_stream(struct json_out *j, const struct stream_status *o)
 {
     if (o->name[0] == '\0')
         return;
@@ -55,7 +55,7 @@ static void json_stream(struct json_out *j, const struct stream_status *o)
     outrider__jout_close(j);
 }
 
-static void json_row(struct json_out *j, const struct store_status *st, int64_t now_us)
+static void status_json_row(struct json_out *j, const struct store_status *st, int64_t now_us)
 {
     int64_t oldest = st->oldest_pending_us;
     outrider__jout_open(j, NULL, '{');
@@ -73,17 +73,17 @@ static void json_row(struct json_out *j, const struct store_status *st, int64_t 
     outrider__jout_int(j, "ahead", (int64_t)st->ahead);
     outrider__jout_int(j, "position", st->position);
     outrider__jout_int(j, "head", st->head);
-    outrider__jout_int(j, "lag", lag_of(st));
+    outrider__jout_int(j, "lag", status_lag_of(st));
     outrider__jout_int(j, "delivered_total", (int64_t)st->delivered_total);
     outrider__jout_int(j, "expired_total", (int64_t)st->expired_total);
     outrider__jout_int(j, "skipped_total", (int64_t)st->skipped_total);
     outrider__jout_int(j, "dead_total", (int64_t)st->dead_total);
     outrider__jout_time(j, "settled_at", st->settled_at_us);
-    json_stream(j, &st->stream);
+    status_json_stream(j, &st->stream);
     outrider__jout_close(j);
 }
 
-static int print_json(const struct store *s, const struct rows *rows)
+static int status_print_json(const struct store *s, const struct rows *rows)
 {
     struct json_out j;
     int64_t now_us = outrider__clock_now().wall_us;
@@ -92,7 +92,7 @@ static int print_json(const struct store *s, const struct rows *rows)
     outrider__jout_text(&j, "database", s->description);
     outrider__jout_open(&j, "pipelines", '[');
     for (size_t i = 0; i < rows->n; i++)
-        json_row(&j, &rows->items[i], now_us);
+        status_json_row(&j, &rows->items[i], now_us);
     outrider__jout_close(&j);
     outrider__jout_close(&j);
     int r = outrider__jout_print(&j);
@@ -101,7 +101,7 @@ static int print_json(const struct store *s, const struct rows *rows)
 }
 
 /* An age for people: whole seconds, or the unit that says enough. */
-static void age_of(int64_t then_us, int64_t now_us, char *ret_text, size_t size)
+static void status_age_of(int64_t then_us, int64_t now_us, char *ret_text, size_t size)
 {
     int64_t s = now_us > then_us ? (now_us - then_us) / 1000000 : 0;
     if (then_us == 0)
@@ -116,7 +116,7 @@ static void age_of(int64_t then_us, int64_t now_us, char *ret_text, size_t size)
         snprintf(ret_text, size, "%" PRId64 "d", s / 86400);
 }
 
-static void print_table(const struct rows *rows)
+static void status_print_table(const struct rows *rows)
 {
     int64_t now_us = outrider__clock_now().wall_us;
     int width = 8;
@@ -131,18 +131,18 @@ static void print_table(const struct rows *rows)
         const struct store_status *st = &rows->items[i];
         bool has_failed = st->dead + st->parked > 0;
         char age[24];
-        age_of(st->oldest_pending_us, now_us, age, sizeof(age));
+        status_age_of(st->oldest_pending_us, now_us, age, sizeof(age));
         printf("%-*s  %-6s %9" PRIu64 " %6s %s%7" PRIu64 " %7" PRIu64 " %6" PRIu64 "%s %10" PRId64
                " %10" PRId64 " %8" PRId64 "  %s\n",
                width, st->pipeline, st->relay_active ? "active" : "none", st->pending, age,
                has_failed ? outrider__colour(1, COLOUR_RED) : "", st->parked, st->queued, st->dead,
-               has_failed ? outrider__colour_end(1) : "", st->position, st->head, lag_of(st),
+               has_failed ? outrider__colour_end(1) : "", st->position, st->head, status_lag_of(st),
                st->sink[0] ? st->sink : "-");
     }
 }
 
 /* Bytes for people. */
-static void size_of(int64_t bytes, char *ret_text, size_t size)
+static void status_size_of(int64_t bytes, char *ret_text, size_t size)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     double value = (double)bytes;
@@ -155,7 +155,7 @@ static void size_of(int64_t bytes, char *ret_text, size_t size)
 }
 
 /* The server gives up what it keeps when a limit is reached: told well before. */
-static void print_streams(const struct rows *rows)
+static void status_print_streams(const struct rows *rows)
 {
     for (size_t i = 0; i < rows->n; i++) {
         const struct stream_status *o = &rows->items[i].stream;
@@ -168,8 +168,8 @@ static void print_streams(const struct rows *rows)
                    rows->items[i].pipeline);
             continue;
         }
-        size_of(o->retained_bytes, retained, sizeof(retained));
-        size_of(o->lag_bytes, lag, sizeof(lag));
+        status_size_of(o->retained_bytes, retained, sizeof(retained));
+        status_size_of(o->lag_bytes, lag, sizeof(lag));
         if (o->lag_us >= 0)
             snprintf(seconds, sizeof(seconds), ", %" PRId64 " s", o->lag_us / 1000000);
         printf("%s %s: %s, confirmed %s, behind by %s%s, the server keeps %s\n", o->word, o->name,
@@ -177,14 +177,14 @@ static void print_streams(const struct rows *rows)
                seconds, retained);
         if (o->left_bytes < 0 || o->left_bytes > o->retained_bytes)
             continue;
-        size_of(o->left_bytes, left, sizeof(left));
+        status_size_of(o->left_bytes, left, sizeof(left));
         printf("%s %s: %sWARNING%s: the server gives it up after another %s (%s)\n", o->word,
                o->name, outrider__colour(1, COLOUR_RED), outrider__colour_end(1), left, o->limit);
     }
 }
 
 /* Nobody delivers these rows. */
-static void print_uncovered(const struct rows *rows)
+static void status_print_uncovered(const struct rows *rows)
 {
     for (size_t i = 0; i < rows->n; i++)
         if (rows->items[i].uncovered > 0)
@@ -194,7 +194,7 @@ static void print_uncovered(const struct rows *rows)
 }
 
 /* Nor these, for now. */
-static void print_ahead(const struct rows *rows)
+static void status_print_ahead(const struct rows *rows)
 {
     for (size_t i = 0; i < rows->n; i++)
         if (rows->items[i].ahead > 0)
@@ -203,26 +203,26 @@ static void print_ahead(const struct rows *rows)
                    rows->items[i].ahead_text);
 }
 
-static int show(const struct args *a, const struct pipeline_config *c, struct store *s,
-                struct outrider_error *err)
+static int status_show(const struct args *a, const struct pipeline_config *c, struct store *s,
+                       struct outrider_error *err)
 {
     (void)c;
     struct rows rows = {.name = outrider__args_text(a, F_NAME)};
-    int r = s->ops->status(s, take_row, &rows, err);
+    int r = s->ops->status(s, status_take_row, &rows, err);
     if (r == 0 && rows.failed)
         r = outrider__fail_nomem(err);
     if (r == 0 && rows.n == 0 && rows.name)
         r = outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
                            "no pipeline '%.64s' has run on %s", rows.name, s->description);
     if (r == 0 && outrider__args_has(a, F_JSON))
-        r = print_json(s, &rows) < 0 ? outrider__fail_nomem(err) : 0;
+        r = status_print_json(s, &rows) < 0 ? outrider__fail_nomem(err) : 0;
     else if (r == 0 && rows.n == 0)
         outrider__cli_say("no pipeline has run on %s yet", s->description);
     else if (r == 0) {
-        print_table(&rows);
-        print_streams(&rows);
-        print_uncovered(&rows);
-        print_ahead(&rows);
+        status_print_table(&rows);
+        status_print_streams(&rows);
+        status_print_uncovered(&rows);
+        status_print_ahead(&rows);
     }
     free(rows.items);
     return r;
@@ -230,5 +230,5 @@ static int show(const struct args *a, const struct pipeline_config *c, struct st
 
 int outrider__cmd_status(const struct args *a)
 {
-    return outrider__with_store(a, show);
+    return outrider__with_store(a, status_show);
 }

@@ -16,7 +16,7 @@ struct tail {
 };
 
 /* A damaged line is told and passed over; what follows it is still wanted. */
-static int next(struct tail *t, struct bytes *ret_line, struct outrider_error *err)
+static int tail_next(struct tail *t, struct bytes *ret_line, struct outrider_error *err)
 {
     int r;
     while ((r = outrider__file_reader_next(t->reader, ret_line, err)) < 0) {
@@ -29,7 +29,7 @@ static int next(struct tail *t, struct bytes *ret_line, struct outrider_error *e
 }
 
 /* Moves on to the last n lines. */
-static int skip_to_last(struct tail *t, uint64_t n, struct outrider_error *err)
+static int tail_skip_to_last(struct tail *t, uint64_t n, struct outrider_error *err)
 {
     struct arena arena;
     struct bytes line;
@@ -37,7 +37,7 @@ static int skip_to_last(struct tail *t, uint64_t n, struct outrider_error *err)
     uint64_t count = 0;
     int r;
     outrider__arena_init(&arena, 65536);
-    while ((r = next(t, &line, err)) == 1) {
+    while ((r = tail_next(t, &line, err)) == 1) {
         outrider__arena_reset(&arena);
         if (outrider__file_line_parse(line, &arena, &parsed, err) == 0)
             count = parsed.offset + 1;
@@ -49,12 +49,12 @@ static int skip_to_last(struct tail *t, uint64_t n, struct outrider_error *err)
     return outrider__file_reader_seek(t->reader, count > n ? count - n : 0, err);
 }
 
-static int print_lines(struct tail *t, bool follow, struct outrider_error *err)
+static int tail_print_lines(struct tail *t, bool follow, struct outrider_error *err)
 {
     for (;;) {
         struct bytes line;
         int r;
-        while ((r = next(t, &line, err)) == 1) {
+        while ((r = tail_next(t, &line, err)) == 1) {
             fwrite(line.data, 1, line.len, stdout);
             if (putchar('\n') == EOF)
                 return 0; /* nobody reads any more: flush tells */
@@ -75,16 +75,16 @@ static int tail_topic(const struct args *a, const char *dir, const char *topic)
     if (outrider__file_reader_open(dir, bytes_str(topic), follow, &t.reader, &err) < 0)
         return outrider__cli_fail(&err);
     int64_t n = outrider__args_number(a, F_LINES, -1);
-    int r = n < 0 ? 0 : skip_to_last(&t, (uint64_t)n, &err);
+    int r = n < 0 ? 0 : tail_skip_to_last(&t, (uint64_t)n, &err);
     if (r == 0)
-        r = print_lines(&t, follow, &err);
+        r = tail_print_lines(&t, follow, &err);
     outrider__file_reader_close(t.reader);
     if (r < 0)
         return outrider__cli_fail(&err);
     return t.has_bad_lines ? CLI_FAILED : CLI_DONE;
 }
 
-static int list_topics(const char *dir)
+static int tail_list_topics(const char *dir)
 {
     struct outrider_error err = {0};
     struct file_topics topics;
@@ -120,7 +120,7 @@ int outrider__cmd_tail(const struct args *a)
     if (a->n_operands == 1) {
         if (outrider__args_has(a, F_FOLLOW) || outrider__args_has(a, F_LINES))
             return outrider__cli_usage(a, "which topic? outrider tail %s TOPIC", dir);
-        return list_topics(dir);
+        return tail_list_topics(dir);
     }
     return tail_topic(a, dir, a->operands[1]);
 }

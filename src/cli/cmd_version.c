@@ -7,26 +7,26 @@
 #include "outrider/version.h"
 #include "run/modules.h"
 
-static const char *role_of(const struct module *m)
+static const char *version_role_of(const struct module *m)
 {
     if (m->source && m->sink)
         return "source and sink";
     return m->source ? "source" : "sink";
 }
 
-static void print_module(void *ctx, const char *name, const struct module *m,
-                         const struct outrider_error *why)
+static void version_print_module(void *ctx, const char *name, const struct module *m,
+                                 const struct outrider_error *why)
 {
     (void)ctx;
     if (m)
         printf("  %-10.*s %-16s %s\n", (int)adapter_scheme(m->adapter).len, m->adapter->schemes,
-               role_of(m), m->client_version ? m->client_version : "");
+               version_role_of(m), m->client_version ? m->client_version : "");
     else
         printf("  %-10s cannot be loaded: %s\n", name, why->message);
 }
 
-static void json_module(void *ctx, const char *name, const struct module *m,
-                        const struct outrider_error *why)
+static void version_json_module(void *ctx, const char *name, const struct module *m,
+                                const struct outrider_error *why)
 {
     struct json_out *j = ctx;
     outrider__jout_open(j, NULL, '{');
@@ -52,7 +52,7 @@ static int version_json(void)
         outrider__jout_text(&j, NULL, scheme);
     outrider__jout_close(&j);
     outrider__jout_open(&j, "modules", '[');
-    outrider__modules_each(json_module, &j);
+    outrider__modules_each(version_json_module, &j);
     outrider__jout_close(&j);
     outrider__jout_close(&j);
     int r = outrider__jout_print(&j);
@@ -68,6 +68,6 @@ int outrider__cmd_version(const struct args *a)
     printf("outrider %s\n", outrider_version());
     for (size_t i = 0; (scheme = outrider__builtin_sink(i)); i++)
         printf("  %-10s %-16s built in\n", scheme, "sink");
-    outrider__modules_each(print_module, NULL);
+    outrider__modules_each(version_print_module, NULL);
     return CLI_DONE;
 }

@@ -306,7 +306,7 @@ static struct command commands[] = {
 static pthread_once_t words_once = PTHREAD_ONCE_INIT;
 
 /* The texts get their words once, before anybody reads them. */
-static void fill_words(void)
+static void commands_fill_words(void)
 {
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         commands[i].text = outrider__command_words(commands[i].text);
@@ -318,14 +318,14 @@ static void fill_words(void)
 
 const struct command *outrider__commands(size_t *ret_n)
 {
-    (void)pthread_once(&words_once, fill_words);
+    (void)pthread_once(&words_once, commands_fill_words);
     *ret_n = sizeof(commands) / sizeof(commands[0]);
     return commands;
 }
 
 const struct flag *outrider__flags(size_t *ret_n)
 {
-    (void)pthread_once(&words_once, fill_words);
+    (void)pthread_once(&words_once, commands_fill_words);
     *ret_n = sizeof(flags) / sizeof(flags[0]);
     return flags;
 }

@@ -48,15 +48,15 @@ struct scalar {
         .text = { "", 0 } \
     }
 
-static size_t line_of(const struct reader *r)
+static size_t config_line_of(const struct reader *r)
 {
     return r->event.start_mark.line + 1;
 }
 
-static int fail_at(struct reader *r, size_t line, const char *fmt, ...)
+static int config_fail_at(struct reader *r, size_t line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-static int fail_at(struct reader *r, size_t line, const char *fmt, ...)
+static int config_fail_at(struct reader *r, size_t line, const char *fmt, ...)
 {
     struct strbuf what;
     va_list ap;
@@ -70,46 +70,47 @@ static int fail_at(struct reader *r, size_t line, const char *fmt, ...)
     return -1;
 }
 
-static int fail_with(struct reader *r, size_t line, const struct outrider_error *why)
+static int config_fail_with(struct reader *r, size_t line, const struct outrider_error *why)
 {
-    return fail_at(r, line, "%s", why->message);
+    return config_fail_at(r, line, "%s", why->message);
 }
 
-static int fail_nomem(struct reader *r)
+static int config_fail_nomem(struct reader *r)
 {
     r->is_hopeless = true;
     (void)outrider__fail_nomem(r->err);
     return -1;
 }
 
-static int fail_yaml(struct reader *r)
+static int config_fail_yaml(struct reader *r)
 {
     const char *problem = r->yaml.problem != NULL ? r->yaml.problem : "malformed";
     r->is_hopeless = true;
     if (r->yaml.error == YAML_MEMORY_ERROR)
-        return fail_nomem(r);
+        return config_fail_nomem(r);
     if (r->yaml.error == YAML_READER_ERROR) {
         (void)outrider__fail(r->err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                              "%s: not a text file: %s (byte %zu)", r->name, problem,
                              r->yaml.problem_offset);
         return -1;
     }
-    return fail_at(r, r->yaml.problem_mark.line + 1, "not YAML: %s", problem);
+    return config_fail_at(r, r->yaml.problem_mark.line + 1, "not YAML: %s", problem);
 }
 
 /* Moves on to the next event; what cannot be part of a configuration ends here. */
-static int next(struct reader *r)
+static int config_next(struct reader *r)
 {
     if (r->has_event)
         yaml_event_delete(&r->event);
     r->has_event = false;
     if (!yaml_parser_parse(&r->yaml, &r->event))
-        return fail_yaml(r);
+        return config_fail_yaml(r);
     r->has_event = true;
     const yaml_char_t *tag = NULL;
     switch (r->event.type) {
     case YAML_ALIAS_EVENT:
-        return fail_at(r, line_of(r), "aliases (*name) are not supported: write the value out");
+        return config_fail_at(r, config_line_of(r),
+                              "aliases (*name) are not supported: write the value out");
     case YAML_SCALAR_EVENT:
         tag = r->event.data.scalar.tag;
         break;
@@ -129,12 +130,13 @@ static int next(struct reader *r)
         break;
     }
     if (tag != NULL)
-        return fail_at(r, line_of(r), "tags (%.40s) are not supported", (const char *)tag);
+        return config_fail_at(r, config_line_of(r), "tags (%.40s) are not supported",
+                              (const char *)tag);
     return 0;
 }
 
 /* Where all errors are wanted: notes this one, and steps out of what is open below the depth. */
-static int go_on(struct reader *r, const struct pipeline_config *broken, size_t depth)
+static int config_go_on(struct reader *r, const struct pipeline_config *broken, size_t depth)
 {
     if (r->errors == NULL || r->is_hopeless)
         return -1;
@@ -142,53 +144,53 @@ static int go_on(struct reader *r, const struct pipeline_config *broken, size_t 
     if (broken != NULL)
         r->file->is_broken[broken - r->file->pipelines] = true;
     while (r->depth > depth)
-        if (next(r) < 0 && r->is_hopeless)
+        if (config_next(r) < 0 && r->is_hopeless)
             return -1;
     return 0;
 }
 
 /* The current scalar, copied: it must outlive the event. */
-static int take_scalar(struct reader *r, struct scalar *ret)
+static int config_take_scalar(struct reader *r, struct scalar *ret)
 {
     struct bytes text = bytes_of(r->event.data.scalar.value, r->event.data.scalar.length);
-    *ret = (struct scalar){.line = line_of(r),
+    *ret = (struct scalar){.line = config_line_of(r),
                            .is_plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE};
-    return outrider__arena_dup(&r->file->arena, text, &ret->text) < 0 ? fail_nomem(r) : 0;
+    return outrider__arena_dup(&r->file->arena, text, &ret->text) < 0 ? config_fail_nomem(r) : 0;
 }
 
-static bool is_null(const struct scalar *s)
+static bool config_is_null(const struct scalar *s)
 {
     return s->is_plain &&
            (s->text.len == 0 || bytes_eq_str(s->text, "~") || bytes_eq_str(s->text, "null"));
 }
 
-static int shown(struct bytes b)
+static int config_shown(struct bytes b)
 {
     return b.len > 80 ? 80 : (int)b.len;
 }
 
 /* The next key of a mapping: 1, or 0 at its end. The next event is its value. */
-static int next_key(struct reader *r, struct scalar *ret_key)
+static int config_next_key(struct reader *r, struct scalar *ret_key)
 {
     size_t depth = r->depth;
     do {
-        if (next(r) < 0)
+        if (config_next(r) < 0)
             return -1;
         if (r->event.type == YAML_MAPPING_END_EVENT)
             return 0;
         if (r->event.type != YAML_SCALAR_EVENT) {
             r->is_hopeless = true;
-            return fail_at(r, line_of(r), "a key must be a plain name");
+            return config_fail_at(r, config_line_of(r), "a key must be a plain name");
         }
-        if (take_scalar(r, ret_key) < 0)
+        if (config_take_scalar(r, ret_key) < 0)
             return -1;
-        if (next(r) == 0)
+        if (config_next(r) == 0)
             return 1;
-    } while (go_on(r, NULL, depth) == 0);
+    } while (config_go_on(r, NULL, depth) == 0);
     return -1;
 }
 
-static size_t index_of(const struct option *o)
+static size_t config_index_of(const struct option *o)
 {
     size_t n;
     const struct option *options = outrider__options(&n);
@@ -196,127 +198,129 @@ static size_t index_of(const struct option *o)
 }
 
 /* Notes that the option with this index was given; twice is an error. */
-static int note_once(struct reader *r, size_t index, const char *name, size_t line)
+static int config_note_once(struct reader *r, size_t index, const char *name, size_t line)
 {
     if (r->lines[index] != 0)
-        return fail_at(r, line, "option '%s' is given twice (first in line %zu)", name,
-                       r->lines[index]);
+        return config_fail_at(r, line, "option '%s' is given twice (first in line %zu)", name,
+                              r->lines[index]);
     r->lines[index] = line;
     return 0;
 }
 
-static int value_text(struct reader *r, const struct option *o, const struct scalar *s,
-                      struct bytes *ret_text)
+static int config_value_text(struct reader *r, const struct option *o, const struct scalar *s,
+                             struct bytes *ret_text)
 {
     struct outrider_error why;
     *ret_text = s->text;
     if (o->is_template)
         return 0;
     if (outrider__config_env(s->text, &r->file->arena, ret_text, &why) < 0)
-        return fail_with(r, s->line, &why);
+        return config_fail_with(r, s->line, &why);
     return 0;
 }
 
-static int set_scalar(struct reader *r, struct pipeline_config *c, const struct option *o)
+static int config_set_scalar(struct reader *r, struct pipeline_config *c, const struct option *o)
 {
     struct scalar s = SCALAR_INIT;
     struct bytes text = BYTES_NULL;
     struct outrider_error why;
-    if (take_scalar(r, &s) < 0)
+    if (config_take_scalar(r, &s) < 0)
         return -1;
-    if (is_null(&s)) {
+    if (config_is_null(&s)) {
         if (o->initial == NULL)
             s.text = BYTES_LIT("");
         else
-            return fail_at(r, s.line, "option '%s' has no value: give one, or leave the line out",
-                           o->name);
+            return config_fail_at(
+                r, s.line, "option '%s' has no value: give one, or leave the line out", o->name);
     }
-    if (value_text(r, o, &s, &text) < 0)
+    if (config_value_text(r, o, &s, &text) < 0)
         return -1;
     if (outrider__config_set(c, bytes_str(o->name), text, &why) < 0)
-        return fail_with(r, s.line, &why);
+        return config_fail_with(r, s.line, &why);
     return 0;
 }
 
-static int add_item(struct reader *r, struct pipeline_config *c, const struct option *o,
-                    struct bytes map_name)
+static int config_add_item(struct reader *r, struct pipeline_config *c, const struct option *o,
+                           struct bytes map_name)
 {
     struct scalar s = SCALAR_INIT;
     struct bytes text = BYTES_NULL;
     struct outrider_error why;
     if (r->event.type != YAML_SCALAR_EVENT)
-        return fail_at(r, line_of(r), "option '%s' takes plain values, not a list or map in it",
-                       o->name);
-    if (take_scalar(r, &s) < 0 || value_text(r, o, &s, &text) < 0)
+        return config_fail_at(r, config_line_of(r),
+                              "option '%s' takes plain values, not a list or map in it", o->name);
+    if (config_take_scalar(r, &s) < 0 || config_value_text(r, o, &s, &text) < 0)
         return -1;
     if (outrider__config_add(c, o, map_name, text, &why) < 0)
-        return fail_with(r, s.line, &why);
+        return config_fail_with(r, s.line, &why);
     return 0;
 }
 
-static int set_list(struct reader *r, struct pipeline_config *c, const struct option *o)
+static int config_set_list(struct reader *r, struct pipeline_config *c, const struct option *o)
 {
     outrider__config_clear(c, o);
     for (;;) {
-        if (next(r) < 0)
+        if (config_next(r) < 0)
             return -1;
         if (r->event.type == YAML_SEQUENCE_END_EVENT)
             return 0;
-        if (add_item(r, c, o, BYTES_NULL) < 0)
+        if (config_add_item(r, c, o, BYTES_NULL) < 0)
             return -1;
     }
 }
 
-static int set_map(struct reader *r, struct pipeline_config *c, const struct option *o)
+static int config_set_map(struct reader *r, struct pipeline_config *c, const struct option *o)
 {
     struct scalar key = SCALAR_INIT;
     int more;
     outrider__config_clear(c, o);
-    while ((more = next_key(r, &key)) > 0)
-        if (add_item(r, c, o, key.text) < 0)
+    while ((more = config_next_key(r, &key)) > 0)
+        if (config_add_item(r, c, o, key.text) < 0)
             return -1;
     return more;
 }
 
 /* The option's value is the current event. */
-static int set_option(struct reader *r, struct pipeline_config *c, const struct option *o)
+static int config_set_option(struct reader *r, struct pipeline_config *c, const struct option *o)
 {
     switch (r->event.type) {
     case YAML_SCALAR_EVENT:
-        return set_scalar(r, c, o);
+        return config_set_scalar(r, c, o);
     case YAML_SEQUENCE_START_EVENT:
         if (!option_is_list(o))
-            return fail_at(r, line_of(r), "option '%s' takes %s, not a list", o->name,
-                           o->type == OPTION_MAP ? "a map" : "one value");
-        return set_list(r, c, o);
+            return config_fail_at(r, config_line_of(r), "option '%s' takes %s, not a list", o->name,
+                                  o->type == OPTION_MAP ? "a map" : "one value");
+        return config_set_list(r, c, o);
     case YAML_MAPPING_START_EVENT:
         if (o->type != OPTION_MAP)
-            return fail_at(r, line_of(r), "option '%s' takes %s, not a map", o->name,
-                           option_is_list(o) ? "a list" : "one value");
-        return set_map(r, c, o);
+            return config_fail_at(r, config_line_of(r), "option '%s' takes %s, not a map", o->name,
+                                  option_is_list(o) ? "a list" : "one value");
+        return config_set_map(r, c, o);
     default:
-        return fail_at(r, line_of(r), "option '%s' has no value", o->name);
+        return config_fail_at(r, config_line_of(r), "option '%s' has no value", o->name);
     }
 }
 
-static int set_by_name(struct reader *r, struct pipeline_config *c, struct bytes name, size_t line)
+static int config_set_by_name(struct reader *r, struct pipeline_config *c, struct bytes name,
+                              size_t line)
 {
     const struct option *o = outrider__option_find(name);
     struct outrider_error why;
     if (o == NULL) {
         outrider__option_unknown(name, &why);
-        return fail_with(r, line, &why);
+        return config_fail_with(r, line, &why);
     }
-    if (note_once(r, index_of(o), o->name, line) < 0)
+    if (config_note_once(r, config_index_of(o), o->name, line) < 0)
         return -1;
-    return set_option(r, c, o);
+    return config_set_option(r, c, o);
 }
 
-static int full_name(struct reader *r, struct bytes section, struct bytes key, struct bytes *ret)
+static int config_full_name(struct reader *r, struct bytes section, struct bytes key,
+                            struct bytes *ret)
 {
     char *p = outrider__arena_alloc(&r->file->arena, section.len + key.len + 1);
     if (p == NULL)
-        return fail_nomem(r);
+        return config_fail_nomem(r);
     memcpy(p, section.data, section.len);
     p[section.len] = '.';
     memcpy(p + section.len + 1, key.data, key.len);
@@ -325,16 +329,16 @@ static int full_name(struct reader *r, struct bytes section, struct bytes key, s
 }
 
 /* True where the current value is null, as when all of a section is commented out. */
-static bool at_null(struct reader *r)
+static bool config_at_null(struct reader *r)
 {
     if (r->event.type != YAML_SCALAR_EVENT)
         return false;
     struct scalar s = {.text = bytes_of(r->event.data.scalar.value, r->event.data.scalar.length),
                        .is_plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE};
-    return is_null(&s);
+    return config_is_null(&s);
 }
 
-static int note_section(struct reader *r, const struct scalar *section)
+static int config_note_section(struct reader *r, const struct scalar *section)
 {
     size_t n, i = 0;
     const struct option *options = outrider__options(&n);
@@ -342,78 +346,82 @@ static int note_section(struct reader *r, const struct scalar *section)
                          options[i].name[section->text.len] != '.'))
         i++;
     if (r->section_lines[i] != 0)
-        return fail_at(r, section->line, "section '%.*s' is given twice (first in line %zu)",
-                       shown(section->text), section->text.data, r->section_lines[i]);
+        return config_fail_at(r, section->line, "section '%.*s' is given twice (first in line %zu)",
+                              config_shown(section->text), section->text.data, r->section_lines[i]);
     r->section_lines[i] = section->line;
     return 0;
 }
 
-static int read_section(struct reader *r, struct pipeline_config *c, const struct scalar *section)
+static int config_read_section(struct reader *r, struct pipeline_config *c,
+                               const struct scalar *section)
 {
     struct scalar key = SCALAR_INIT;
     struct bytes name = BYTES_NULL;
     int more;
-    if (at_null(r))
+    if (config_at_null(r))
         return 0;
     if (r->event.type != YAML_MAPPING_START_EVENT)
-        return fail_at(r, line_of(r), "'%.*s' is a section: its options stand below it, indented",
-                       shown(section->text), section->text.data);
-    if (note_section(r, section) < 0)
+        return config_fail_at(r, config_line_of(r),
+                              "'%.*s' is a section: its options stand below it, indented",
+                              config_shown(section->text), section->text.data);
+    if (config_note_section(r, section) < 0)
         return -1;
     size_t depth = r->depth;
-    while ((more = next_key(r, &key)) > 0)
-        if (full_name(r, section->text, key.text, &name) < 0 ||
-            (set_by_name(r, c, name, key.line) < 0 && go_on(r, c, depth) < 0))
+    while ((more = config_next_key(r, &key)) > 0)
+        if (config_full_name(r, section->text, key.text, &name) < 0 ||
+            (config_set_by_name(r, c, name, key.line) < 0 && config_go_on(r, c, depth) < 0))
             return -1;
     return more;
 }
 
-static int read_name(struct reader *r, struct pipeline_config *c)
+static int config_read_name(struct reader *r, struct pipeline_config *c)
 {
     struct scalar s = SCALAR_INIT;
     struct bytes text = BYTES_NULL;
     struct outrider_error why;
     if (r->event.type != YAML_SCALAR_EVENT)
-        return fail_at(r, line_of(r), "'name' takes one value");
-    if (take_scalar(r, &s) < 0)
+        return config_fail_at(r, config_line_of(r), "'name' takes one value");
+    if (config_take_scalar(r, &s) < 0)
         return -1;
     if (r->name_line != 0)
-        return fail_at(r, s.line, "'name' is given twice (first in line %zu)", r->name_line);
+        return config_fail_at(r, s.line, "'name' is given twice (first in line %zu)", r->name_line);
     if (outrider__config_env(s.text, &r->file->arena, &text, &why) < 0 ||
         outrider__config_check_name(text, &why) < 0)
-        return fail_with(r, s.line, &why);
+        return config_fail_with(r, s.line, &why);
     for (struct pipeline_config *other = r->file->pipelines; other < c; other++)
         if (bytes_eq_str(text, other->name))
-            return fail_at(r, s.line, "two pipelines are named '%s' (the other one in line %zu)",
-                           other->name, r->pipeline_lines[other - r->file->pipelines]);
+            return config_fail_at(r, s.line,
+                                  "two pipelines are named '%s' (the other one in line %zu)",
+                                  other->name, r->pipeline_lines[other - r->file->pipelines]);
     struct bytes copy = BYTES_NULL;
     if (outrider__arena_dup(&r->file->arena, text, &copy) < 0)
-        return fail_nomem(r);
+        return config_fail_nomem(r);
     c->name = copy.data;
     r->name_line = s.line;
     return 0;
 }
 
 /* A key of a pipeline: its name, a section, or an option. The value is current. */
-static int read_pipeline_key(struct reader *r, struct pipeline_config *c, const struct scalar *key)
+static int config_read_pipeline_key(struct reader *r, struct pipeline_config *c,
+                                    const struct scalar *key)
 {
     if (bytes_eq_str(key->text, "name"))
-        return read_name(r, c);
+        return config_read_name(r, c);
     bool is_section = outrider__option_is_section(key->text);
     if (is_section && outrider__option_find(key->text) == NULL)
-        return read_section(r, c, key);
-    return set_by_name(r, c, key->text, key->line);
+        return config_read_section(r, c, key);
+    return config_set_by_name(r, c, key->text, key->line);
 }
 
 /* Room for one more, with all defaults. */
-static int begin_pipeline(struct reader *r, size_t line, struct pipeline_config **ret)
+static int config_begin_pipeline(struct reader *r, size_t line, struct pipeline_config **ret)
 {
     struct config_file *f = r->file;
     struct outrider_error why;
     if (f->n == PIPELINES_MAX)
-        return fail_at(r, line, "more than %d pipelines", PIPELINES_MAX);
+        return config_fail_at(r, line, "more than %d pipelines", PIPELINES_MAX);
     if (outrider__config_init(&f->pipelines[f->n], &f->arena, "default", &why) < 0)
-        return fail_with(r, line, &why);
+        return config_fail_with(r, line, &why);
     memset(r->lines, 0, r->n_pipeline_options * sizeof *r->lines);
     memset(r->section_lines, 0, r->n_options * sizeof *r->section_lines);
     r->pipeline_lines[f->n] = line;
@@ -422,85 +430,90 @@ static int begin_pipeline(struct reader *r, size_t line, struct pipeline_config 
     return 0;
 }
 
-static int read_pipeline(struct reader *r, bool *ret_is_named)
+static int config_read_pipeline(struct reader *r, bool *ret_is_named)
 {
     struct pipeline_config *c = NULL;
     struct scalar key = SCALAR_INIT;
     int more;
     if (r->event.type != YAML_MAPPING_START_EVENT)
-        return fail_at(r, line_of(r), "a pipeline has options, as in '- name: orders'");
-    if (begin_pipeline(r, line_of(r), &c) < 0)
+        return config_fail_at(r, config_line_of(r),
+                              "a pipeline has options, as in '- name: orders'");
+    if (config_begin_pipeline(r, config_line_of(r), &c) < 0)
         return -1;
     size_t depth = r->depth;
-    while ((more = next_key(r, &key)) > 0)
-        if (read_pipeline_key(r, c, &key) < 0 && go_on(r, c, depth) < 0)
+    while ((more = config_next_key(r, &key)) > 0)
+        if (config_read_pipeline_key(r, c, &key) < 0 && config_go_on(r, c, depth) < 0)
             return -1;
     *ret_is_named = r->name_line != 0;
     return more;
 }
 
-static int read_pipelines(struct reader *r)
+static int config_read_pipelines(struct reader *r)
 {
     bool is_named = true;
     size_t unnamed_line = 0;
     if (r->event.type != YAML_SEQUENCE_START_EVENT)
-        return fail_at(r, line_of(r), "'pipelines' is a list: each pipeline begins with '- '");
+        return config_fail_at(r, config_line_of(r),
+                              "'pipelines' is a list: each pipeline begins with '- '");
     size_t depth = r->depth;
     for (;;) {
-        if (next(r) < 0)
+        if (config_next(r) < 0)
             return -1;
         if (r->event.type == YAML_SEQUENCE_END_EVENT)
             break;
-        if (read_pipeline(r, &is_named) < 0 && go_on(r, NULL, depth) < 0)
+        if (config_read_pipeline(r, &is_named) < 0 && config_go_on(r, NULL, depth) < 0)
             return -1;
         if (!is_named && unnamed_line == 0)
             unnamed_line = r->pipeline_lines[r->file->n - 1];
     }
     if (unnamed_line != 0 && r->file->n > 1)
-        return fail_at(r, unnamed_line, "a pipeline without 'name', which each of several needs");
+        return config_fail_at(r, unnamed_line,
+                              "a pipeline without 'name', which each of several needs");
     return 0;
 }
 
-static int read_log_option(struct reader *r, const struct scalar *key)
+static int config_read_log_option(struct reader *r, const struct scalar *key)
 {
     size_t n;
     const struct option *options = outrider__program_options(&n);
     struct scalar s = SCALAR_INIT;
     struct bytes name = BYTES_NULL, text = BYTES_NULL;
     struct outrider_error why;
-    if (full_name(r, BYTES_LIT("log"), key->text, &name) < 0)
+    if (config_full_name(r, BYTES_LIT("log"), key->text, &name) < 0)
         return -1;
     const struct option *o = outrider__program_option_find(name);
     if (o != NULL &&
-        note_once(r, r->n_pipeline_options + (size_t)(o - options), o->name, key->line) < 0)
+        config_note_once(r, r->n_pipeline_options + (size_t)(o - options), o->name, key->line) < 0)
         return -1;
     if (r->event.type != YAML_SCALAR_EVENT)
-        return fail_at(r, line_of(r), "option '%.*s' takes one value", shown(name), name.data);
-    if (take_scalar(r, &s) < 0)
+        return config_fail_at(r, config_line_of(r), "option '%.*s' takes one value",
+                              config_shown(name), name.data);
+    if (config_take_scalar(r, &s) < 0)
         return -1;
     if (outrider__config_env(s.text, &r->file->arena, &text, &why) < 0 ||
         outrider__program_set(&r->file->program, name, text, &why) < 0)
-        return fail_with(r, key->line, &why);
+        return config_fail_with(r, key->line, &why);
     return 0;
 }
 
-static int read_log(struct reader *r)
+static int config_read_log(struct reader *r)
 {
     struct scalar key = SCALAR_INIT;
     int more;
-    if (at_null(r))
+    if (config_at_null(r))
         return 0;
     if (r->event.type != YAML_MAPPING_START_EVENT)
-        return fail_at(r, line_of(r), "'log' is a section: write 'log: {level: info}'");
+        return config_fail_at(r, config_line_of(r),
+                              "'log' is a section: write 'log: {level: info}'");
     size_t depth = r->depth;
-    while ((more = next_key(r, &key)) > 0)
-        if (read_log_option(r, &key) < 0 && go_on(r, NULL, depth) < 0)
+    while ((more = config_next_key(r, &key)) > 0)
+        if (config_read_log_option(r, &key) < 0 && config_go_on(r, NULL, depth) < 0)
             return -1;
     return more;
 }
 
 /* The key of the file that was most likely meant, or NULL. */
-static const char *nearest_top_key(struct bytes key)
+static const char *config_nearest_top_key(struct bytes key)
 {
     static const char *const keys[] = {"pipelines", "log"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -509,85 +522,86 @@ static const char *nearest_top_key(struct bytes key)
     return NULL;
 }
 
-static int unknown_top_key(struct reader *r, const struct scalar *key, const char *near)
+static int config_unknown_top_key(struct reader *r, const struct scalar *key, const char *near)
 {
     if (near != NULL)
-        return fail_at(r, key->line, "unknown option '%.*s' (did you mean '%s'?)", shown(key->text),
-                       key->text.data, near);
-    return fail_at(r, key->line,
-                   "unknown option '%.*s' (at the top stand 'pipelines' and 'log', or one "
-                   "pipeline's own 'source', 'sink' and so on)",
-                   shown(key->text), key->text.data);
+        return config_fail_at(r, key->line, "unknown option '%.*s' (did you mean '%s'?)",
+                              config_shown(key->text), key->text.data, near);
+    return config_fail_at(r, key->line,
+                          "unknown option '%.*s' (at the top stand 'pipelines' and 'log', or one "
+                          "pipeline's own 'source', 'sink' and so on)",
+                          config_shown(key->text), key->text.data);
 }
 
 /* A key at the top that belongs to a pipeline: there is only this one, then. */
-static int read_top_key(struct reader *r, const struct scalar *key)
+static int config_read_top_key(struct reader *r, const struct scalar *key)
 {
     struct pipeline_config *c = NULL;
     bool is_known = outrider__option_is_section(key->text) || bytes_eq_str(key->text, "name") ||
                     outrider__option_find(key->text) != NULL;
-    const char *near = is_known ? NULL : nearest_top_key(key->text);
+    const char *near = is_known ? NULL : config_nearest_top_key(key->text);
     if (near != NULL)
-        return unknown_top_key(r, key, near);
+        return config_unknown_top_key(r, key, near);
     if (r->pipelines_line != 0)
-        return fail_at(r, key->line,
-                       "'%.*s' stands beside 'pipelines' (line %zu): move it into one",
-                       shown(key->text), key->text.data, r->pipelines_line);
+        return config_fail_at(r, key->line,
+                              "'%.*s' stands beside 'pipelines' (line %zu): move it into one",
+                              config_shown(key->text), key->text.data, r->pipelines_line);
     if (r->file->n == 0) {
         if (!is_known && outrider__option_nearest(key->text) == NULL)
-            return unknown_top_key(r, key, NULL);
-        if (begin_pipeline(r, key->line, &c) < 0)
+            return config_unknown_top_key(r, key, NULL);
+        if (config_begin_pipeline(r, key->line, &c) < 0)
             return -1;
         r->first_key_line = key->line;
     }
-    return read_pipeline_key(r, &r->file->pipelines[0], key);
+    return config_read_pipeline_key(r, &r->file->pipelines[0], key);
 }
 
-static int read_top_pipelines(struct reader *r, size_t line)
+static int config_read_top_pipelines(struct reader *r, size_t line)
 {
     if (r->pipelines_line != 0)
-        return fail_at(r, line, "'pipelines' is given twice (first in line %zu)",
-                       r->pipelines_line);
+        return config_fail_at(r, line, "'pipelines' is given twice (first in line %zu)",
+                              r->pipelines_line);
     if (r->file->n > 0)
-        return fail_at(r, line,
-                       "'pipelines' stands beside options of a pipeline (line %zu): move them "
-                       "into one",
-                       r->first_key_line);
+        return config_fail_at(
+            r, line,
+            "'pipelines' stands beside options of a pipeline (line %zu): move them "
+            "into one",
+            r->first_key_line);
     r->pipelines_line = line;
-    return read_pipelines(r);
+    return config_read_pipelines(r);
 }
 
-static int read_top_log(struct reader *r, size_t line)
+static int config_read_top_log(struct reader *r, size_t line)
 {
     if (r->log_line != 0)
-        return fail_at(r, line, "'log' is given twice (first in line %zu)", r->log_line);
+        return config_fail_at(r, line, "'log' is given twice (first in line %zu)", r->log_line);
     r->log_line = line;
-    return read_log(r);
+    return config_read_log(r);
 }
 
-static int read_top(struct reader *r)
+static int config_read_top(struct reader *r)
 {
     struct scalar key = SCALAR_INIT;
     size_t depth = r->depth;
     int more;
-    while ((more = next_key(r, &key)) > 0) {
+    while ((more = config_next_key(r, &key)) > 0) {
         const struct pipeline_config *c = NULL;
         int result;
         if (bytes_eq_str(key.text, "pipelines")) {
-            result = read_top_pipelines(r, key.line);
+            result = config_read_top_pipelines(r, key.line);
         } else if (bytes_eq_str(key.text, "log")) {
-            result = read_top_log(r, key.line);
+            result = config_read_top_log(r, key.line);
         } else {
-            result = read_top_key(r, &key);
+            result = config_read_top_key(r, &key);
             c = r->first_key_line != 0 ? r->file->pipelines : NULL;
         }
-        if (result < 0 && go_on(r, c, depth) < 0)
+        if (result < 0 && config_go_on(r, c, depth) < 0)
             return -1;
     }
     return more;
 }
 
-static int fail_empty(struct reader *r)
+static int config_fail_empty(struct reader *r)
 {
     return outrider__fail(r->err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "%s: no pipeline in it; at the least: pipelines: [{source: {url: "
@@ -595,31 +609,32 @@ static int fail_empty(struct reader *r)
                           r->name, outrider__adapter_example(EXAMPLE_SOURCE));
 }
 
-static int read_document(struct reader *r)
+static int config_read_document(struct reader *r)
 {
-    if (next(r) < 0) /* start of the stream */
+    if (config_next(r) < 0) /* start of the stream */
         return -1;
-    if (next(r) < 0) /* start of the document */
+    if (config_next(r) < 0) /* start of the document */
         return -1;
     if (r->event.type == YAML_STREAM_END_EVENT)
-        return fail_empty(r);
-    if (next(r) < 0)
+        return config_fail_empty(r);
+    if (config_next(r) < 0)
         return -1;
-    if (at_null(r))
-        return fail_empty(r);
+    if (config_at_null(r))
+        return config_fail_empty(r);
     if (r->event.type != YAML_MAPPING_START_EVENT)
-        return fail_at(r, line_of(r), "a configuration is a map that begins with 'pipelines:'");
-    if (read_top(r) < 0 || next(r) < 0) /* end of the document */
+        return config_fail_at(r, config_line_of(r),
+                              "a configuration is a map that begins with 'pipelines:'");
+    if (config_read_top(r) < 0 || config_next(r) < 0) /* end of the document */
         return -1;
-    if (next(r) < 0)
+    if (config_next(r) < 0)
         return -1;
     if (r->event.type != YAML_STREAM_END_EVENT)
-        return fail_at(r, line_of(r), "a second document: a configuration is one");
+        return config_fail_at(r, config_line_of(r), "a second document: a configuration is one");
     /* Where the only keys were wrong ones, there is no need to miss a pipeline too. */
-    return r->file->n > 0 || (r->errors != NULL && r->errors->len > 0) ? 0 : fail_empty(r);
+    return r->file->n > 0 || (r->errors != NULL && r->errors->len > 0) ? 0 : config_fail_empty(r);
 }
 
-static int reader_init(struct reader *r)
+static int config_reader_init(struct reader *r)
 {
     size_t n_program;
     struct arena *arena = &r->file->arena;
@@ -633,14 +648,14 @@ static int reader_init(struct reader *r)
     r->file->is_broken = outrider__arena_alloc(arena, PIPELINES_MAX * sizeof *r->file->is_broken);
     if (r->lines == NULL || r->section_lines == NULL || r->pipeline_lines == NULL ||
         r->file->pipelines == NULL || r->file->is_broken == NULL)
-        return fail_nomem(r);
+        return config_fail_nomem(r);
     memset(r->file->is_broken, 0, PIPELINES_MAX * sizeof *r->file->is_broken);
     memset(r->lines, 0, r->n_options * sizeof *r->lines);
     return outrider__program_init(&r->file->program, r->err);
 }
 
 /* The caller gets the struct only when all is well; the pipelines' arena moves with it. */
-static void hand_over(struct config_file *from, struct config_file *to)
+static void config_hand_over(struct config_file *from, struct config_file *to)
 {
     *to = *from;
     for (size_t i = 0; i < to->n; i++)
@@ -660,16 +675,16 @@ int outrider__config_parse(struct bytes text, const char *name, struct config_fi
     outrider__arena_init(&file.arena, 16 * 1024);
     yaml_parser_set_input_string(&r.yaml, (const unsigned char *)(text.len > 0 ? text.data : ""),
                                  text.len);
-    int result = reader_init(&r);
+    int result = config_reader_init(&r);
     if (result == 0)
-        result = read_document(&r);
+        result = config_read_document(&r);
     if (r.has_event)
         yaml_event_delete(&r.event);
     yaml_parser_delete(&r.yaml);
     if (result < 0)
         outrider__arena_release(&file.arena);
     else
-        hand_over(&file, ret_file);
+        config_hand_over(&file, ret_file);
     return result;
 }
 
@@ -686,7 +701,7 @@ int outrider__config_empty(const char *pipeline, struct config_file *ret_file,
         outrider__arena_release(&file.arena);
         return no_memory ? outrider__fail_nomem(err) : -1;
     }
-    hand_over(&file, ret_file);
+    config_hand_over(&file, ret_file);
     return 0;
 }
 
@@ -699,8 +714,8 @@ void outrider__config_release(struct config_file *f)
 }
 
 /* Reads to the end or to one byte more than is allowed, so that pipes work too. */
-static int read_all(int fd, const char *path, char *text, size_t size, size_t *ret_len,
-                    struct outrider_error *err)
+static int config_read_all(int fd, const char *path, char *text, size_t size, size_t *ret_len,
+                           struct outrider_error *err)
 {
     size_t len = 0;
     while (len < size) {
@@ -727,7 +742,7 @@ int outrider__config_read(const char *path, struct bytes *ret_text, struct outri
                               strerror(errno));
     char *text = malloc(CONFIG_FILE_MAX + 1);
     int r = text == NULL ? outrider__fail_nomem(err)
-                         : read_all(fd, path, text, CONFIG_FILE_MAX + 1, &len, err);
+                         : config_read_all(fd, path, text, CONFIG_FILE_MAX + 1, &len, err);
     (void)close(fd);
     if (r < 0) {
         free(text);

@@ -8,17 +8,17 @@
 #define VALUE_MAX (1024 * 1024)
 #define NAME_SIZE 256
 
-static bool is_name(char c, bool first)
+static bool env_is_name(char c, bool first)
 {
     return c == '_' || (c >= 'A' && c <= 'Z') || (!first && c >= '0' && c <= '9');
 }
 
 /* p is at "${": the length of "${NAME}", 0 where it is none of ours, or -1. */
-static ssize_t reference(const char *p, const char *end, char ret_name[NAME_SIZE],
-                         struct outrider_error *err)
+static ssize_t env_reference(const char *p, const char *end, char ret_name[NAME_SIZE],
+                             struct outrider_error *err)
 {
     const char *name = p + 2, *q = name;
-    while (q < end && is_name(*q, q == name))
+    while (q < end && env_is_name(*q, q == name))
         q++;
     size_t len = (size_t)(q - name);
     if (len == 0)
@@ -40,7 +40,7 @@ static ssize_t reference(const char *p, const char *end, char ret_name[NAME_SIZE
     return (ssize_t)len + 3;
 }
 
-static int substitute(struct bytes text, struct strbuf *out, struct outrider_error *err)
+static int env_substitute(struct bytes text, struct strbuf *out, struct outrider_error *err)
 {
     const char *p = text.data, *end = text.data + text.len;
     char name[NAME_SIZE];
@@ -50,7 +50,7 @@ static int substitute(struct bytes text, struct strbuf *out, struct outrider_err
             p += 3;
             continue;
         }
-        ssize_t n = end - p >= 2 && memcmp(p, "${", 2) == 0 ? reference(p, end, name, err) : 0;
+        ssize_t n = end - p >= 2 && memcmp(p, "${", 2) == 0 ? env_reference(p, end, name, err) : 0;
         if (n < 0)
             return -1;
         if (n == 0) {
@@ -80,7 +80,7 @@ int outrider__config_env(struct bytes text, struct arena *arena, struct bytes *r
         return 0;
     }
     outrider__strbuf_init(&out, VALUE_MAX);
-    int r = substitute(text, &out, err);
+    int r = env_substitute(text, &out, err);
     if (r == 0 && outrider__arena_dup(arena, strbuf_bytes(&out), ret_text) < 0)
         r = outrider__fail_nomem(err);
     outrider__strbuf_release(&out);

@@ -112,8 +112,8 @@ char *outrider__debezium_copy(struct debezium *d, const char *text)
 }
 
 /* A text without a zero byte in it, ended by one. */
-static int keep(struct debezium *d, struct bytes text, const char **ret_text,
-                struct outrider_error *err)
+static int debezium_keep(struct debezium *d, struct bytes text, const char **ret_text,
+                         struct outrider_error *err)
 {
     char *copy = outrider__arena_alloc(d->arena, text.len + 1);
     if (copy == NULL)
@@ -127,17 +127,17 @@ static int keep(struct debezium *d, struct bytes text, const char **ret_text,
     return 0;
 }
 
-static int keep_json(struct debezium *d, struct bytes raw, bool is_key, const char **ret_text,
-                     struct outrider_error *err)
+static int debezium_keep_json(struct debezium *d, struct bytes raw, bool is_key,
+                              const char **ret_text, struct outrider_error *err)
 {
     struct bytes text;
     int r = is_key ? outrider__json_unescape(raw, d->arena, &text)
                    : outrider__json_text(raw, d->arena, &text);
-    return r < 0 ? outrider__fail_nomem(err) : keep(d, text, ret_text, err);
+    return r < 0 ? outrider__fail_nomem(err) : debezium_keep(d, text, ret_text, err);
 }
 
 /* "${env:NAME}", alone: what Kafka Connect's own provider would put there. */
-static int resolve(struct debezium_prop *p, struct outrider_error *err)
+static int debezium_resolve(struct debezium_prop *p, struct outrider_error *err)
 {
     const char *at = strstr(p->value, "${");
     size_t len = strlen(p->value);
@@ -160,13 +160,14 @@ static int resolve(struct debezium_prop *p, struct outrider_error *err)
                           p->name);
 }
 
-static int add_prop(struct debezium *d, struct bytes key, struct bytes raw,
-                    struct outrider_error *err)
+static int debezium_add_prop(struct debezium *d, struct bytes key, struct bytes raw,
+                             struct outrider_error *err)
 {
     struct debezium_prop p = {0};
     if (bytes_eq_str(raw, "null"))
         return 0;
-    if (keep_json(d, key, true, &p.name, err) < 0 || keep_json(d, raw, false, &p.value, err) < 0)
+    if (debezium_keep_json(d, key, true, &p.name, err) < 0 ||
+        debezium_keep_json(d, raw, false, &p.value, err) < 0)
         return -1;
     if (raw.data[0] == '{' || raw.data[0] == '[')
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
@@ -180,13 +181,13 @@ static int add_prop(struct debezium *d, struct bytes key, struct bytes raw,
     if (value == NULL)
         return outrider__fail_nomem(err);
     p.value = outrider__debezium_trim(value);
-    if (resolve(&p, err) < 0)
+    if (debezium_resolve(&p, err) < 0)
         return -1;
     d->props[d->n++] = p;
     return 0;
 }
 
-static int read_props(struct debezium *d, struct bytes object, struct outrider_error *err)
+static int debezium_read_props(struct debezium *d, struct bytes object, struct outrider_error *err)
 {
     struct json_members m;
     struct bytes key, raw;
@@ -194,13 +195,14 @@ static int read_props(struct debezium *d, struct bytes object, struct outrider_e
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "this is not a connector's configuration: a JSON object is expected");
     while (outrider__json_members_next(&m, &key, &raw) > 0)
-        if (add_prop(d, key, raw, err) < 0)
+        if (debezium_add_prop(d, key, raw, err) < 0)
             return -1;
     return 0;
 }
 
 /* {"name":.., "config":{..}}, as it is sent to Kafka Connect, or config alone. */
-static int read_connector(struct debezium *d, struct bytes json, struct outrider_error *err)
+static int debezium_read_connector(struct debezium *d, struct bytes json,
+                                   struct outrider_error *err)
 {
     struct json_members m;
     struct bytes key, raw, config = json;
@@ -211,10 +213,11 @@ static int read_connector(struct debezium *d, struct bytes json, struct outrider
         while (outrider__json_members_next(&m, &key, &raw) > 0) {
             if (bytes_eq_str(key, "config") && raw.data[0] == '{')
                 config = raw;
-            else if (bytes_eq_str(key, "name") && keep_json(d, raw, false, &d->name, err) < 0)
+            else if (bytes_eq_str(key, "name") &&
+                     debezium_keep_json(d, raw, false, &d->name, err) < 0)
                 return -1;
         }
-    if (read_props(d, config, err) < 0)
+    if (debezium_read_props(d, config, err) < 0)
         return -1;
     const char *name = outrider__debezium_get(d, "name");
     if (d->name == NULL)
@@ -222,7 +225,7 @@ static int read_connector(struct debezium *d, struct bytes json, struct outrider
     return 0;
 }
 
-static int find_router(struct debezium *d, struct outrider_error *err)
+static int debezium_find_router(struct debezium *d, struct outrider_error *err)
 {
     const char *list = outrider__debezium_get(d, "transforms");
     char *item, *rest = outrider__debezium_copy(d, list != NULL ? list : "");
@@ -250,7 +253,7 @@ static int find_router(struct debezium *d, struct outrider_error *err)
     return 0;
 }
 
-static int read_class(struct debezium *d, struct outrider_error *err)
+static int debezium_read_class(struct debezium *d, struct outrider_error *err)
 {
     const char *name = outrider__debezium_get(d, "connector.class");
     bool is_postgres = name != NULL && (strcmp(name, "io.debezium.connector.postgresql."
@@ -266,7 +269,7 @@ static int read_class(struct debezium *d, struct outrider_error *err)
                           name != NULL ? "" : "none is given, and that", name != NULL ? name : "");
 }
 
-static void append_encoded(struct strbuf *out, const char *text)
+static void debezium_append_encoded(struct strbuf *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
@@ -277,7 +280,7 @@ static void append_encoded(struct strbuf *out, const char *text)
     }
 }
 
-static void append_hosts(struct strbuf *url, struct debezium *d, const char *hosts)
+static void debezium_append_hosts(struct strbuf *url, struct debezium *d, const char *hosts)
 {
     const char *port = outrider__debezium_get(d, "database.port");
     char *item, *rest = outrider__debezium_copy(d, hosts);
@@ -292,14 +295,14 @@ static void append_hosts(struct strbuf *url, struct debezium *d, const char *hos
         if (is_ipv6)
             outrider__strbuf_appendf(url, item[0] == '[' ? "%s" : "[%s]", item);
         else
-            append_encoded(url, item); /* a directory too, of a Unix socket */
+            debezium_append_encoded(url, item); /* a directory too, of a Unix socket */
         if (has_port || port != NULL)
             outrider__strbuf_appendf(url, ":%s", has_port ? colon + 1 : port);
         comma = ",";
     }
 }
 
-static void append_parameters(struct strbuf *url, struct debezium *d)
+static void debezium_append_parameters(struct strbuf *url, struct debezium *d)
 {
     static const char *const names[] = {"sslmode", "sslcert", "sslkey", "sslpassword",
                                         "sslrootcert"};
@@ -311,12 +314,12 @@ static void append_parameters(struct strbuf *url, struct debezium *d)
         if (value == NULL)
             continue;
         outrider__strbuf_appendf(url, "%c%s=", mark, names[i]);
-        append_encoded(url, value);
+        debezium_append_encoded(url, value);
         mark = '&';
     }
 }
 
-static int set_url(struct debezium *d, struct outrider_error *err)
+static int debezium_set_url(struct debezium *d, struct outrider_error *err)
 {
     const char *host = outrider__debezium_get(d, "database.hostname");
     const char *user = outrider__debezium_get(d, "database.user");
@@ -329,17 +332,17 @@ static int set_url(struct debezium *d, struct outrider_error *err)
     outrider__strbuf_init(&url, TEXT_CAP);
     strbuf_append_str(&url, d->is_mysql ? "mysql://" : "postgresql://");
     if (user != NULL)
-        append_encoded(&url, user);
+        debezium_append_encoded(&url, user);
     if (user != NULL && password != NULL) {
         strbuf_append_char(&url, ':');
-        append_encoded(&url, password);
+        debezium_append_encoded(&url, password);
     }
     if (user != NULL)
         strbuf_append_char(&url, '@');
-    append_hosts(&url, d, host);
+    debezium_append_hosts(&url, d, host);
     strbuf_append_char(&url, '/');
-    append_encoded(&url, database != NULL ? database : "");
-    append_parameters(&url, d);
+    debezium_append_encoded(&url, database != NULL ? database : "");
+    debezium_append_parameters(&url, d);
     int r = url.failed ? outrider__fail_nomem(err)
                        : outrider__debezium_set(d, "source.url", strbuf_cstr(&url), err);
     outrider__strbuf_release(&url);
@@ -347,7 +350,7 @@ static int set_url(struct debezium *d, struct outrider_error *err)
 }
 
 /* The list holds patterns, of which only names can be read: "public\.outbox" is one. */
-static int add_table(struct debezium *d, char *item, struct outrider_error *err)
+static int debezium_add_table(struct debezium *d, char *item, struct outrider_error *err)
 {
     char *out = item, *table = item;
     for (const char *p = item; *p != '\0'; p++) {
@@ -367,7 +370,7 @@ static int add_table(struct debezium *d, char *item, struct outrider_error *err)
     return outrider__debezium_add(d, "source.tables", NULL, table, err);
 }
 
-static int set_tables(struct debezium *d, struct outrider_error *err)
+static int debezium_set_tables(struct debezium *d, struct outrider_error *err)
 {
     const char *list = outrider__debezium_get(d, "table.include.list");
     const char *older = outrider__debezium_get(d, "table.whitelist");
@@ -381,12 +384,12 @@ static int set_tables(struct debezium *d, struct outrider_error *err)
     if (rest == NULL)
         return outrider__fail_nomem(err);
     while ((item = outrider__debezium_next(&rest)) != NULL)
-        if (add_table(d, item, err) < 0)
+        if (debezium_add_table(d, item, err) < 0)
             return -1;
     return 0;
 }
 
-static bool is_listed(const char *list, const char *value)
+static bool debezium_is_listed(const char *list, const char *value)
 {
     char word[66];
     (void)snprintf(word, sizeof word, " %.63s ", value);
@@ -394,7 +397,7 @@ static bool is_listed(const char *list, const char *value)
 }
 
 /* What Debezium has and the relay does without. */
-static void warn_of_reading(struct debezium *d)
+static void debezium_warn_of_reading(struct debezium *d)
 {
     const char *plugin = outrider__debezium_get(d, "plugin.name");
     const char *slot = outrider__debezium_get(d, "slot.name");
@@ -409,7 +412,7 @@ static void warn_of_reading(struct debezium *d)
 }
 
 /* How PostgreSQL's stream is read. */
-static int set_stream(struct debezium *d, struct outrider_error *err)
+static int debezium_set_stream(struct debezium *d, struct outrider_error *err)
 {
     const char *publication = outrider__debezium_get(d, "publication.name");
     const char *snapshot = outrider__debezium_get(d, "snapshot.mode");
@@ -418,7 +421,7 @@ static int set_stream(struct debezium *d, struct outrider_error *err)
     if (publication != NULL && !d->is_mysql &&
         outrider__debezium_set(d, "source.publication", publication, err) < 0)
         return -1;
-    if (snapshot != NULL && is_listed(" no_data never ", snapshot) &&
+    if (snapshot != NULL && debezium_is_listed(" no_data never ", snapshot) &&
         outrider__debezium_set(d, "source.existing_rows", "skip", err) < 0)
         return -1;
     if (failover != NULL &&
@@ -427,16 +430,16 @@ static int set_stream(struct debezium *d, struct outrider_error *err)
     return has_failover ? outrider__debezium_set(d, "source.slot_failover", "true", err) : 0;
 }
 
-static int set_source(struct debezium *d, struct outrider_error *err)
+static int debezium_set_source(struct debezium *d, struct outrider_error *err)
 {
     const char *batch = outrider__debezium_get(d, "max.batch.size");
     const char *interval = outrider__debezium_get(d, "poll.interval.ms");
     char text[64];
-    if (set_url(d, err) < 0 || set_tables(d, err) < 0 ||
+    if (debezium_set_url(d, err) < 0 || debezium_set_tables(d, err) < 0 ||
         outrider__debezium_set(d, "source.mode", "cdc", err) < 0)
         return -1;
-    warn_of_reading(d);
-    if (set_stream(d, err) < 0)
+    debezium_warn_of_reading(d);
+    if (debezium_set_stream(d, err) < 0)
         return -1;
     if (batch != NULL && outrider__debezium_set(d, "source.batch", batch, err) < 0)
         return -1;
@@ -447,7 +450,7 @@ static int set_source(struct debezium *d, struct outrider_error *err)
 }
 
 /* Kafka Connect's producer, where librdkafka has a property that means the same. */
-static int set_producer(struct debezium *d, struct outrider_error *err)
+static int debezium_set_producer(struct debezium *d, struct outrider_error *err)
 {
     static const char *const names[][2] = {
         {"compression.type", "compression.type"},
@@ -492,7 +495,7 @@ static const struct {
     {"converters", "", "values are published as they are"},
 };
 
-static int refuse(struct debezium *d, struct outrider_error *err)
+static int debezium_refuse(struct debezium *d, struct outrider_error *err)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         size_t n = strlen(refused[i].name);
@@ -503,7 +506,7 @@ static int refuse(struct debezium *d, struct outrider_error *err)
                           : strcmp(p->name, refused[i].name) != 0)
                 continue;
             p->is_used = true;
-            if (*p->value == '\0' || is_listed(refused[i].harmless, p->value))
+            if (*p->value == '\0' || debezium_is_listed(refused[i].harmless, p->value))
                 continue;
             (void)outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                  "%s: '%.60s' would change what is published, and is not done "
@@ -523,7 +526,7 @@ static int refuse(struct debezium *d, struct outrider_error *err)
 /* Columns that an update left out are read again: inserts have all of theirs. */
 #define RESELECT "io.debezium.processors.reselect.ReselectColumnsPostProcessor"
 
-static int check_processors(struct debezium *d, struct outrider_error *err)
+static int debezium_check_processors(struct debezium *d, struct outrider_error *err)
 {
     const char *list = outrider__debezium_get(d, "post.processors");
     char *item, *rest = outrider__debezium_copy(d, list != NULL ? list : "");
@@ -550,7 +553,7 @@ static int check_processors(struct debezium *d, struct outrider_error *err)
 }
 
 /* A table that is not in this list would not be read at the start. */
-static int check_snapshot_list(struct debezium *d, struct outrider_error *err)
+static int debezium_check_snapshot_list(struct debezium *d, struct outrider_error *err)
 {
     const char *tables = outrider__debezium_get(d, "table.include.list");
     const char *list = outrider__debezium_get(d, "snapshot.include.collection.list");
@@ -562,7 +565,7 @@ static int check_snapshot_list(struct debezium *d, struct outrider_error *err)
                           "right for you");
 }
 
-static int set_exactly_once(struct debezium *d, struct outrider_error *err)
+static int debezium_set_exactly_once(struct debezium *d, struct outrider_error *err)
 {
     const char *wish = outrider__debezium_get(d, "exactly.once.support");
     if (wish == NULL || strcmp(wish, "required") != 0)
@@ -573,7 +576,7 @@ static int set_exactly_once(struct debezium *d, struct outrider_error *err)
 /* A line of what is said has room for so many bytes of names. */
 #define NAMES_ROOM 500
 
-static void warn_of(struct debezium *d, const char *what, bool are_known)
+static void debezium_warn_of(struct debezium *d, const char *what, bool are_known)
 {
     struct strbuf names;
     outrider__strbuf_init(&names, TEXT_CAP);
@@ -591,15 +594,15 @@ static void warn_of(struct debezium *d, const char *what, bool are_known)
     outrider__strbuf_release(&names);
 }
 
-static void warn_of_the_rest(struct debezium *d)
+static void debezium_warn_of_the_rest(struct debezium *d)
 {
     (void)outrider__debezium_get(d, "tombstones.on.delete"); /* deletes are not read */
-    warn_of(d, "without a meaning here", true);
-    warn_of(d, "not known to Debezium 3.4", false);
+    debezium_warn_of(d, "without a meaning here", true);
+    debezium_warn_of(d, "not known to Debezium 3.4", false);
 }
 
 /* The connector's name as a pipeline may have it. */
-static void name_of(const struct debezium *d, char ret_name[64])
+static void debezium_name_of(const struct debezium *d, char ret_name[64])
 {
     (void)snprintf(ret_name, 64, "%s", d->name != NULL ? d->name : "");
     for (char *p = ret_name; *p != '\0'; p++)
@@ -610,11 +613,12 @@ static void name_of(const struct debezium *d, char ret_name[64])
         (void)snprintf(ret_name, 64, "default");
 }
 
-static int translate(struct debezium *d, struct outrider_error *err)
+static int debezium_translate(struct debezium *d, struct outrider_error *err)
 {
     static int (*const steps[])(struct debezium * d, struct outrider_error * err) = {
-        read_class,       find_router, set_source,       set_producer,
-        set_exactly_once, refuse,      check_processors, check_snapshot_list,
+        debezium_read_class,       debezium_find_router,         debezium_set_source,
+        debezium_set_producer,     debezium_set_exactly_once,    debezium_refuse,
+        debezium_check_processors, debezium_check_snapshot_list,
     };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (steps[i](d, err) < 0 && outrider__debezium_note(d, err) < 0)
@@ -624,7 +628,7 @@ static int translate(struct debezium *d, struct outrider_error *err)
     /* Behind an error, what nobody asked for may be what nobody came to. */
     if (d->errors != NULL && d->errors->len > 0)
         return 0;
-    warn_of_the_rest(d);
+    debezium_warn_of_the_rest(d);
     return d->warnings->failed ? outrider__fail_nomem(err) : 0;
 }
 
@@ -639,13 +643,13 @@ int outrider__debezium_parse(struct bytes json, const char *name, const char *pi
     outrider__arena_init(&arena, 16384);
     int r = json.len > CONFIG_FILE_MAX ? outrider__fail(&why, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                                         "larger than %d bytes", CONFIG_FILE_MAX)
-                                       : read_connector(&d, json, &why);
-    name_of(&d, own);
+                                       : debezium_read_connector(&d, json, &why);
+    debezium_name_of(&d, own);
     if (r == 0)
         r = outrider__config_empty(pipeline != NULL ? pipeline : own, ret_file, &why);
     if (r == 0) {
         d.config = &ret_file->pipelines[0];
-        r = translate(&d, &why);
+        r = debezium_translate(&d, &why);
         if (r < 0)
             outrider__config_release(ret_file);
     }

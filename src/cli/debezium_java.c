@@ -9,7 +9,7 @@
 #include "cli/debezium_props.h"
 
 /* Class intersection: [a-z&&[^b]]. PCRE2 would take it for two ampersands. */
-static bool has_intersection(const char *p)
+static bool java_has_intersection(const char *p)
 {
     int depth = 0;
     for (; *p != '\0'; p++) {
@@ -27,7 +27,7 @@ static bool has_intersection(const char *p)
 
 int outrider__java_pattern(const char *java, struct strbuf *ret_pattern, struct outrider_error *err)
 {
-    if (has_intersection(java))
+    if (java_has_intersection(java))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "an intersection of character classes (&&) is Java's own: write the "
                               "class without it");
@@ -35,12 +35,12 @@ int outrider__java_pattern(const char *java, struct strbuf *ret_pattern, struct 
     return ret_pattern->failed ? outrider__fail_nomem(err) : 0;
 }
 
-static bool is_digit(char c)
+static bool java_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-static void append_literal(struct strbuf *out, char c)
+static void java_append_literal(struct strbuf *out, char c)
 {
     if (c == '$')
         strbuf_append_char(out, '$');
@@ -49,23 +49,23 @@ static void append_literal(struct strbuf *out, char c)
 
 /* p is behind the '$'. As many digits as make a group that there is: $12 is group
  * 1 and a 2 where there are fewer than twelve. */
-static const char *append_number(const char *p, unsigned groups, struct strbuf *out)
+static const char *java_append_number(const char *p, unsigned groups, struct strbuf *out)
 {
     unsigned group = (unsigned)(*p++ - '0');
     if (group > groups)
         return NULL;
-    while (is_digit(*p) && group * 10 + (unsigned)(*p - '0') <= groups)
+    while (java_is_digit(*p) && group * 10 + (unsigned)(*p - '0') <= groups)
         group = group * 10 + (unsigned)(*p++ - '0');
     outrider__strbuf_appendf(out, "${%u}", group);
     return p;
 }
 
-static const char *append_reference(const char *p, unsigned groups, struct strbuf *out,
-                                    struct outrider_error *err)
+static const char *java_append_reference(const char *p, unsigned groups, struct strbuf *out,
+                                         struct outrider_error *err)
 {
     const char *end = NULL;
-    if (is_digit(*p)) {
-        end = append_number(p, groups, out);
+    if (java_is_digit(*p)) {
+        end = java_append_number(p, groups, out);
         if (end == NULL)
             (void)outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                  "'$%c' stands for a group that the pattern does not have", *p);
@@ -90,10 +90,10 @@ int outrider__java_replacement(const char *java, unsigned groups, struct strbuf 
             if (p[1] == '\0')
                 return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                       "a '\\' at its end stands for nothing");
-            append_literal(ret_replacement, p[1]);
+            java_append_literal(ret_replacement, p[1]);
             p += 2;
         } else if (*p == '$') {
-            p = append_reference(p + 1, groups, ret_replacement, err);
+            p = java_append_reference(p + 1, groups, ret_replacement, err);
             if (p == NULL)
                 return -1;
         } else {

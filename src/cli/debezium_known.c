@@ -195,21 +195,21 @@ static const char *const prefixes[] = {
 /* Of every transform. */
 static const char *const transform[] = {"predicate", "negate", "type", "plugin.version"};
 
-static bool has_prefix(const char *name, const char *prefix)
+static bool known_has_prefix(const char *name, const char *prefix)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
 bool outrider__debezium_knows(const struct debezium *d, const char *name)
 {
-    if (d->router[0] != '\0' && has_prefix(name, d->router)) {
+    if (d->router[0] != '\0' && known_has_prefix(name, d->router)) {
         for (size_t i = 0; i < sizeof transform / sizeof *transform; i++)
             if (strcmp(name + strlen(d->router), transform[i]) == 0)
                 return true;
         return false;
     }
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (has_prefix(name, prefixes[i]))
+        if (known_has_prefix(name, prefixes[i]))
             return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)

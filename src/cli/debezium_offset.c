@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-static int not_understood(struct outrider_error *err, const char *what)
+static int offset_not_understood(struct outrider_error *err, const char *what)
 {
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "--offset: %s; wanted is a PostgreSQL connector's offset, "
@@ -17,7 +17,7 @@ static int not_understood(struct outrider_error *err, const char *what)
 }
 
 /* The member's raw value; NULL data where there is none. Of two, the last. */
-static struct bytes member(struct bytes object, const char *name)
+static struct bytes offset_member(struct bytes object, const char *name)
 {
     struct json_members m;
     struct bytes key, value, found = BYTES_NULL;
@@ -29,21 +29,22 @@ static struct bytes member(struct bytes object, const char *name)
     return found;
 }
 
-static bool is_given(struct bytes value)
+static bool offset_is_given(struct bytes value)
 {
     return !bytes_is_null(value) && !bytes_eq_str(value, "null");
 }
 
-static bool is_yes(struct bytes value)
+static bool offset_is_yes(struct bytes value)
 {
     return bytes_eq_str(value, "true") || bytes_eq_str(value, "\"true\"");
 }
 
-static int number(struct bytes object, const char *name, uint64_t *ret, struct outrider_error *err)
+static int offset_number(struct bytes object, const char *name, uint64_t *ret,
+                         struct outrider_error *err)
 {
-    struct bytes value = member(object, name);
+    struct bytes value = offset_member(object, name);
     char text[24], *end = NULL;
-    if (!is_given(value)) {
+    if (!offset_is_given(value)) {
         *ret = 0;
         return 0;
     }
@@ -51,12 +52,12 @@ static int number(struct bytes object, const char *name, uint64_t *ret, struct o
     errno = 0;
     *ret = strtoull(text, &end, 10);
     if (errno != 0 || *end != '\0' || end == text || text[0] == '-')
-        return not_understood(err, "a position in it is no number");
+        return offset_not_understood(err, "a position in it is no number");
     return 0;
 }
 
 /* The one object of an array. */
-static struct bytes only_one(struct bytes array)
+static struct bytes offset_only_one(struct bytes array)
 {
     if (array.len < 2 || array.data[0] != '[')
         return BYTES_NULL;
@@ -65,11 +66,11 @@ static struct bytes only_one(struct bytes array)
     return outrider__json_members_begin(&m, inside) < 0 ? BYTES_NULL : inside;
 }
 
-static int check_snapshot(struct bytes offset, struct outrider_error *err)
+static int offset_check_snapshot(struct bytes offset, struct outrider_error *err)
 {
-    bool is_over = is_yes(member(offset, "snapshot_completed")) ||
-                   is_yes(member(offset, "last_snapshot_record"));
-    if (!is_given(member(offset, "snapshot")) || is_over)
+    bool is_over = offset_is_yes(offset_member(offset, "snapshot_completed")) ||
+                   offset_is_yes(offset_member(offset, "last_snapshot_record"));
+    if (!offset_is_given(offset_member(offset, "snapshot")) || is_over)
         return 0;
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "--offset: Debezium is in the middle of its first snapshot; let that "
@@ -84,24 +85,27 @@ int outrider__debezium_offset(struct bytes json, struct stream_offset *ret_offse
     struct bytes offset = json;
     uint64_t xid = 0;
     if (outrider__json_members_begin(&m, json) < 0)
-        return not_understood(err, "this is no JSON object");
-    if (is_given(member(json, "offsets"))) {
-        struct bytes one = only_one(member(json, "offsets"));
+        return offset_not_understood(err, "this is no JSON object");
+    if (offset_is_given(offset_member(json, "offsets"))) {
+        struct bytes one = offset_only_one(offset_member(json, "offsets"));
         if (bytes_is_null(one))
-            return not_understood(err, "there is not just one offset in it");
-        offset = member(one, "offset");
-    } else if (is_given(member(json, "offset"))) {
-        offset = member(json, "offset");
+            return offset_not_understood(err, "there is not just one offset in it");
+        offset = offset_member(one, "offset");
+    } else if (offset_is_given(offset_member(json, "offset"))) {
+        offset = offset_member(json, "offset");
     }
-    if (!is_given(member(offset, "lsn")) && !is_given(member(offset, "lsn_proc")))
-        return not_understood(err, "there is no position in it");
-    if (check_snapshot(offset, err) < 0 || number(offset, "lsn_commit", &o.commit_lsn, err) < 0 ||
-        number(offset, "lsn_proc", &o.event_lsn, err) < 0 || number(offset, "txId", &xid, err) < 0)
+    if (!offset_is_given(offset_member(offset, "lsn")) &&
+        !offset_is_given(offset_member(offset, "lsn_proc")))
+        return offset_not_understood(err, "there is no position in it");
+    if (offset_check_snapshot(offset, err) < 0 ||
+        offset_number(offset, "lsn_commit", &o.commit_lsn, err) < 0 ||
+        offset_number(offset, "lsn_proc", &o.event_lsn, err) < 0 ||
+        offset_number(offset, "txId", &xid, err) < 0)
         return -1;
-    struct bytes type = member(offset, "messageType");
+    struct bytes type = offset_member(offset, "messageType");
     o.xid = (uint32_t)xid;
     o.is_begin = bytes_eq_str(type, "\"BEGIN\"") || bytes_eq_str(type, "\"COMMIT\"");
-    o.is_sure = is_given(type);
+    o.is_sure = offset_is_given(type);
     *ret_offset = o;
     return 0;
 }

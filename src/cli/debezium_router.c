@@ -31,15 +31,15 @@ static const char *const unknown_roles[] = {"map.headers", "map.topic", "map.par
                                             "map.partition", "map.expires_at"};
 
 /* A column that may be missing: see "map.h" of PostgreSQL. */
-static int set_optional(struct debezium *d, const char *option, const char *column,
-                        struct outrider_error *err)
+static int router_set_optional(struct debezium *d, const char *option, const char *column,
+                               struct outrider_error *err)
 {
     char name[DEBEZIUM_NAME_MAX];
     (void)snprintf(name, sizeof name, "%.200s?", column);
     return outrider__debezium_set(d, option, name, err);
 }
 
-static int set_columns(struct debezium *d, struct outrider_error *err)
+static int router_set_columns(struct debezium *d, struct outrider_error *err)
 {
     const char *type = outrider__debezium_get_router(d, "table.field.event.type", NULL);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
@@ -57,7 +57,7 @@ static int set_columns(struct debezium *d, struct outrider_error *err)
         if (outrider__debezium_set(d, unknown_roles[i], "-", err) < 0)
             return -1;
     /* The router has this option and never reads the column. */
-    if (type != NULL && set_optional(d, "map.event_type", type, err) < 0)
+    if (type != NULL && router_set_optional(d, "map.event_type", type, err) < 0)
         return -1;
     if (outrider__debezium_get_router(d, "table.field.event.schema.version",
                                       "table.field.schema.version") != NULL)
@@ -71,20 +71,21 @@ static int set_columns(struct debezium *d, struct outrider_error *err)
                : 0;
 }
 
-static int fail_option(const char *name, const struct outrider_error *why,
-                       struct outrider_error *err)
+static int router_fail_option(const char *name, const struct outrider_error *why,
+                              struct outrider_error *err)
 {
     return outrider__fail(err, why->code, why->disposition, "%s: %s", name, why->message);
 }
 
 /* Where the pattern takes all of the value, a template says it, and needs no search. */
-static bool takes_all(const char *regex)
+static bool router_takes_all(const char *regex)
 {
     return strcmp(regex, DEFAULT_REGEX) == 0 || strcmp(regex, "(.*)") == 0 ||
            strcmp(regex, ".*") == 0;
 }
 
-static int set_template(struct debezium *d, const char *replacement, struct outrider_error *err)
+static int router_set_template(struct debezium *d, const char *replacement,
+                               struct outrider_error *err)
 {
     static const char *const whole[] = {"${routedByValue}", "${0}", "${1}"};
     struct strbuf topic;
@@ -110,8 +111,8 @@ static int set_template(struct debezium *d, const char *replacement, struct outr
 }
 
 /* Java's router leaves a topic as it is where its pattern does not match. */
-static int set_regex(struct debezium *d, const char *pattern, const char *replacement,
-                     struct outrider_error *err)
+static int router_set_regex(struct debezium *d, const char *pattern, const char *replacement,
+                            struct outrider_error *err)
 {
     if (outrider__debezium_set(d, "route.topic", "${aggregate_type}", err) < 0 ||
         outrider__debezium_set(d, "route.regex_field", "aggregate_type", err) < 0 ||
@@ -120,7 +121,7 @@ static int set_regex(struct debezium *d, const char *pattern, const char *replac
     return outrider__debezium_set(d, "route.replacement", replacement, err);
 }
 
-static int set_route(struct debezium *d, struct outrider_error *err)
+static int router_set_route(struct debezium *d, struct outrider_error *err)
 {
     const char *regex = outrider__debezium_get_router(d, "route.topic.regex", NULL);
     const char *java = outrider__debezium_get_router(d, "route.topic.replacement", NULL);
@@ -136,19 +137,19 @@ static int set_route(struct debezium *d, struct outrider_error *err)
     outrider__strbuf_init(&replacement, TEXT_CAP);
     if (outrider__java_pattern(regex, &pattern, &why) < 0 ||
         outrider__regex_groups(strbuf_bytes(&pattern), &groups, &why) < 0)
-        r = fail_option("route.topic.regex", &why, err);
+        r = router_fail_option("route.topic.regex", &why, err);
     else if (outrider__java_replacement(java, groups, &replacement, &why) < 0)
-        r = fail_option("route.topic.replacement", &why, err);
-    else if (takes_all(regex))
-        r = set_template(d, strbuf_cstr(&replacement), err);
+        r = router_fail_option("route.topic.replacement", &why, err);
+    else if (router_takes_all(regex))
+        r = router_set_template(d, strbuf_cstr(&replacement), err);
     else
-        r = set_regex(d, strbuf_cstr(&pattern), strbuf_cstr(&replacement), err);
+        r = router_set_regex(d, strbuf_cstr(&pattern), strbuf_cstr(&replacement), err);
     outrider__strbuf_release(&pattern);
     outrider__strbuf_release(&replacement);
     return r;
 }
 
-static char *next_part(char **item)
+static char *router_next_part(char **item)
 {
     char *part = strsep(item, ":");
     return part != NULL ? outrider__debezium_trim(part) : NULL;
@@ -164,10 +165,11 @@ struct placement {
 #define PLACEMENT "table.fields.additional.placement"
 
 /* "column:header", "column:envelope:alias", "column:partition". */
-static int parse_placement(char *item, struct placement *ret, struct outrider_error *err)
+static int router_parse_placement(char *item, struct placement *ret, struct outrider_error *err)
 {
     static const char *const places[] = {"header", "envelope", "partition"};
-    char *column = next_part(&item), *where = next_part(&item), *alias = next_part(&item);
+    char *column = router_next_part(&item), *where = router_next_part(&item),
+         *alias = router_next_part(&item);
     size_t i = 0, n = sizeof places / sizeof *places;
     if (where == NULL || *column == '\0' || item != NULL || (alias != NULL && *alias == '\0'))
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
@@ -185,7 +187,7 @@ static int parse_placement(char *item, struct placement *ret, struct outrider_er
 }
 
 /* The column of the header of this name, or NULL. */
-static const char *header_column(const struct debezium *d, const char *name)
+static const char *router_header_column(const struct debezium *d, const char *name)
 {
     const struct string_map *headers = &d->config->map.header_columns;
     for (size_t i = 0; i < headers->n; i++)
@@ -194,7 +196,7 @@ static const char *header_column(const struct debezium *d, const char *name)
     return NULL;
 }
 
-static bool has_member(const struct debezium *d, const char *name)
+static bool router_has_member(const struct debezium *d, const char *name)
 {
     const struct string_list *members = &d->config->object.members;
     for (size_t i = 0; i < members->n; i++) {
@@ -205,23 +207,25 @@ static bool has_member(const struct debezium *d, const char *name)
     return false;
 }
 
-static int fail_twice(const char *name, struct outrider_error *err)
+static int router_fail_twice(const char *name, struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           PLACEMENT ": two columns have the name '%.80s': give one an alias", name);
 }
 
-static int place_header(struct debezium *d, const struct placement *p, struct outrider_error *err)
+static int router_place_header(struct debezium *d, const struct placement *p,
+                               struct outrider_error *err)
 {
-    const char *other = header_column(d, p->name);
+    const char *other = router_header_column(d, p->name);
     if (other != NULL)
-        return strcmp(other, p->column) == 0 ? 0 : fail_twice(p->name, err);
+        return strcmp(other, p->column) == 0 ? 0 : router_fail_twice(p->name, err);
     return outrider__debezium_add(d, "map.header_columns", p->name, p->column, err);
 }
 
 /* A member of the object comes from a header of the event that is not among the message's.
  * Where the message has one of that name too, the other has a name in front. */
-static int place_member(struct debezium *d, const struct placement *p, struct outrider_error *err)
+static int router_place_member(struct debezium *d, const struct placement *p,
+                               struct outrider_error *err)
 {
     char header[DEBEZIUM_NAME_MAX], item[2 * DEBEZIUM_NAME_MAX];
     if (strcmp(p->name, "payload") == 0)
@@ -229,38 +233,39 @@ static int place_member(struct debezium *d, const struct placement *p, struct ou
                               PLACEMENT ": 'payload' is the payload's own name in the envelope: "
                                         "give column '%.80s' another alias",
                               p->column);
-    if (has_member(d, p->name))
-        return fail_twice(p->name, err);
-    bool is_taken = header_column(d, p->name) != NULL;
+    if (router_has_member(d, p->name))
+        return router_fail_twice(p->name, err);
+    bool is_taken = router_header_column(d, p->name) != NULL;
     (void)snprintf(header, sizeof header, "%s%.200s", is_taken ? "envelope." : "", p->name);
     (void)snprintf(item, sizeof item, "%s%s%.200s", header, is_taken ? "=" : "",
                    is_taken ? p->name : "");
-    if (is_taken && header_column(d, header) != NULL)
-        return fail_twice(p->name, err);
+    if (is_taken && router_header_column(d, header) != NULL)
+        return router_fail_twice(p->name, err);
     if (outrider__debezium_add(d, "map.header_columns", header, p->column, err) < 0)
         return -1;
     return outrider__debezium_add(d, "object.members", NULL, item, err);
 }
 
 /* All of one place: headers first, so that members know which names are taken. */
-static int place_all(struct debezium *d, const char *list, enum place where, bool must_exist,
-                     struct outrider_error *err)
+static int router_place_all(struct debezium *d, const char *list, enum place where, bool must_exist,
+                            struct outrider_error *err)
 {
     char *item, *rest = outrider__debezium_copy(d, list);
     struct placement p = {PLACE_HEADER, "", ""};
     if (rest == NULL)
         return outrider__fail_nomem(err);
     while ((item = outrider__debezium_next(&rest)) != NULL) {
-        int r = parse_placement(item, &p, err);
+        int r = router_parse_placement(item, &p, err);
         if (r < 0 && where != PLACE_HEADER)
             continue; /* told with the headers */
         if (r == 0 && p.where != where)
             continue;
         if (r == 0 && where == PLACE_PARTITION)
             r = must_exist ? outrider__debezium_set(d, "map.partition", p.column, err)
-                           : set_optional(d, "map.partition", p.column, err);
+                           : router_set_optional(d, "map.partition", p.column, err);
         else if (r == 0)
-            r = where == PLACE_HEADER ? place_header(d, &p, err) : place_member(d, &p, err);
+            r = where == PLACE_HEADER ? router_place_header(d, &p, err)
+                                      : router_place_member(d, &p, err);
         if (r < 0 && outrider__debezium_note(d, err) < 0)
             return -1;
     }
@@ -268,7 +273,8 @@ static int place_all(struct debezium *d, const char *list, enum place where, boo
 }
 
 /* Two names: true or false until Debezium 3.4, error or ignore behind that. */
-static int read_must_exist(struct debezium *d, bool *ret_must_exist, struct outrider_error *err)
+static int router_read_must_exist(struct debezium *d, bool *ret_must_exist,
+                                  struct outrider_error *err)
 {
     static const char older[] = "table.fields.additional.error.on.missing";
     static const char newer[] = "table.field.additional.missing";
@@ -286,14 +292,15 @@ static int read_must_exist(struct debezium *d, bool *ret_must_exist, struct outr
     return 0;
 }
 
-static int set_placement(struct debezium *d, bool *ret_has_envelope, struct outrider_error *err)
+static int router_set_placement(struct debezium *d, bool *ret_has_envelope,
+                                struct outrider_error *err)
 {
     const char *list = outrider__debezium_get_router(d, PLACEMENT, NULL);
     bool must_exist;
-    if (read_must_exist(d, &must_exist, err) < 0)
+    if (router_read_must_exist(d, &must_exist, err) < 0)
         return -1;
     for (int where = PLACE_HEADER; list != NULL && where <= PLACE_PARTITION; where++)
-        if (place_all(d, list, (enum place)where, must_exist, err) < 0)
+        if (router_place_all(d, list, (enum place)where, must_exist, err) < 0)
             return -1;
     *ret_has_envelope = d->config->object.members.n > 0;
     if (*ret_has_envelope && outrider__debezium_set(d, "form", "object", err) < 0)
@@ -301,7 +308,7 @@ static int set_placement(struct debezium *d, bool *ret_has_envelope, struct outr
     return must_exist ? 0 : outrider__debezium_set(d, "map.missing_columns", "ignore", err);
 }
 
-static bool is_class(const char *value, const char *name)
+static bool router_is_class(const char *value, const char *name)
 {
     size_t n = strlen(value), k = strlen(name);
     return n >= k && strcmp(value + n - k, name) == 0 && (n == k || value[n - k - 1] == '.');
@@ -309,8 +316,8 @@ static bool is_class(const char *value, const char *name)
 
 enum converter { CONVERTER_BYTES, CONVERTER_STRING, CONVERTER_JSON };
 
-static int read_converter(struct debezium *d, const char *name, enum converter *ret_converter,
-                          struct outrider_error *err)
+static int router_read_converter(struct debezium *d, const char *name,
+                                 enum converter *ret_converter, struct outrider_error *err)
 {
     static const char *const plain[] = {"ByteArrayConverter",    "BinaryDataConverter",
                                         "ByteBufferConverter",   "StringConverter",
@@ -320,7 +327,7 @@ static int read_converter(struct debezium *d, const char *name, enum converter *
     *ret_converter = CONVERTER_BYTES;
     if (value == NULL)
         return 0;
-    while (i < n && !is_class(value, plain[i]))
+    while (i < n && !router_is_class(value, plain[i]))
         i++;
     if (i == n)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
@@ -340,13 +347,13 @@ static int read_converter(struct debezium *d, const char *name, enum converter *
     return 0;
 }
 
-static int set_converters(struct debezium *d, bool has_envelope, bool expands,
-                          struct outrider_error *err)
+static int router_set_converters(struct debezium *d, bool has_envelope, bool expands,
+                                 struct outrider_error *err)
 {
     enum converter value, other;
-    if (read_converter(d, "value.converter", &value, err) < 0 ||
-        read_converter(d, "key.converter", &other, err) < 0 ||
-        read_converter(d, "header.converter", &other, err) < 0)
+    if (router_read_converter(d, "value.converter", &value, err) < 0 ||
+        router_read_converter(d, "key.converter", &other, err) < 0 ||
+        router_read_converter(d, "header.converter", &other, err) < 0)
         return -1;
     for (size_t i = 0; i < d->n; i++)
         if (strncmp(d->props[i].name, "value.converter.", 16) == 0 ||
@@ -364,8 +371,9 @@ static int set_converters(struct debezium *d, bool has_envelope, bool expands,
 }
 
 /* One of the words, or an error; NULL: not given. */
-static int check_word(struct debezium *d, const char *name, const char *older,
-                      const char *const words[], const char **ret_word, struct outrider_error *err)
+static int router_check_word(struct debezium *d, const char *name, const char *older,
+                             const char *const words[], const char **ret_word,
+                             struct outrider_error *err)
 {
     const char *value = outrider__debezium_get_router(d, name, older);
     *ret_word = NULL;
@@ -379,17 +387,18 @@ static int check_word(struct debezium *d, const char *name, const char *older,
                           words[2] != NULL ? " or " : "", words[2] != NULL ? words[2] : "");
 }
 
-static int set_behaviours(struct debezium *d, struct outrider_error *err)
+static int router_set_behaviours(struct debezium *d, struct outrider_error *err)
 {
     static const char *const nulls[] = {"ignore", "optional_bytes", NULL};
     static const char *const arrays[] = {"ignore", "optional_string", NULL};
     static const char *const updates[] = {"warn", "error", "fatal", NULL};
     const char *word;
     /* JSON is published as the table has it: nothing of it is left out. */
-    if (check_word(d, "table.json.payload.null.behavior", NULL, nulls, &word, err) < 0 ||
-        check_word(d, "table.json.payload.empty.array.behavior", NULL, arrays, &word, err) < 0 ||
-        check_word(d, "table.op.invalid.behavior", "debezium.op.invalid.behavior", updates, &word,
-                   err) < 0)
+    if (router_check_word(d, "table.json.payload.null.behavior", NULL, nulls, &word, err) < 0 ||
+        router_check_word(d, "table.json.payload.empty.array.behavior", NULL, arrays, &word, err) <
+            0 ||
+        router_check_word(d, "table.op.invalid.behavior", "debezium.op.invalid.behavior", updates,
+                          &word, err) < 0)
         return -1;
     if (word != NULL && strcmp(word, "fatal") == 0)
         outrider__debezium_warn(d, "table.op.invalid.behavior: only inserts are read here, so an "
@@ -398,7 +407,7 @@ static int set_behaviours(struct debezium *d, struct outrider_error *err)
 }
 
 /* Debezium makes spans only where OpenTelemetry stands beside it. */
-static void warn_of_tracing(struct debezium *d)
+static void router_warn_of_tracing(struct debezium *d)
 {
     static const char *const names[] = {"tracing.operation.name",
                                         "tracing.with.context.field.only"};
@@ -414,13 +423,13 @@ static void warn_of_tracing(struct debezium *d)
             outrider__debezium_warn(d, "%s: no spans are made here", names[i]);
 }
 
-static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_error *err)
+static int router_set_flags(struct debezium *d, bool *ret_expands, struct outrider_error *err)
 {
     const char *tombstone =
         outrider__debezium_get_router(d, "route.tombstone.on.empty.payload", NULL);
     const char *expand = outrider__debezium_get_router(d, "table.expand.json.payload", NULL);
     bool is_wanted;
-    warn_of_tracing(d);
+    router_warn_of_tracing(d);
     if (tombstone != NULL) {
         if (outrider__debezium_bool("route.tombstone.on.empty.payload", tombstone, &is_wanted,
                                     err) < 0 ||
@@ -431,21 +440,21 @@ static int set_flags(struct debezium *d, bool *ret_expands, struct outrider_erro
     if (expand != NULL &&
         outrider__debezium_bool("table.expand.json.payload", expand, ret_expands, err) < 0)
         return -1;
-    return set_behaviours(d, err);
+    return router_set_behaviours(d, err);
 }
 
 int outrider__debezium_router(struct debezium *d, struct outrider_error *err)
 {
     bool has_envelope = false, expands = false;
-    if (set_columns(d, err) < 0 && outrider__debezium_note(d, err) < 0)
+    if (router_set_columns(d, err) < 0 && outrider__debezium_note(d, err) < 0)
         return -1;
-    if (set_route(d, err) < 0 && outrider__debezium_note(d, err) < 0)
+    if (router_set_route(d, err) < 0 && outrider__debezium_note(d, err) < 0)
         return -1;
-    if (set_placement(d, &has_envelope, err) < 0 && outrider__debezium_note(d, err) < 0)
+    if (router_set_placement(d, &has_envelope, err) < 0 && outrider__debezium_note(d, err) < 0)
         return -1;
-    if (set_flags(d, &expands, err) < 0 && outrider__debezium_note(d, err) < 0)
+    if (router_set_flags(d, &expands, err) < 0 && outrider__debezium_note(d, err) < 0)
         return -1;
-    if (set_converters(d, has_envelope, expands, err) < 0)
+    if (router_set_converters(d, has_envelope, expands, err) < 0)
         return outrider__debezium_note(d, err);
     return 0;
 }

@@ -57,7 +57,7 @@ void outrider__help_flag_form(const struct flag *f, char *ret_text, size_t size)
              f->value ? f->value : "");
 }
 
-static void flag_lines(struct strbuf *out, const struct command *c)
+static void help_flag_lines(struct strbuf *out, const struct command *c)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
@@ -73,13 +73,13 @@ static void flag_lines(struct strbuf *out, const struct command *c)
     }
 }
 
-static void heading(struct strbuf *out, const char *text)
+static void help_heading(struct strbuf *out, const char *text)
 {
     outrider__strbuf_appendf(out, "\n%s%s%s\n", outrider__colour(STDOUT_FILENO, COLOUR_BOLD), text,
                              outrider__colour_end(STDOUT_FILENO));
 }
 
-static void print(struct strbuf *out)
+static void help_print(struct strbuf *out)
 {
     fwrite(strbuf_cstr(out), 1, out->len, stdout);
     outrider__strbuf_release(out);
@@ -95,19 +95,19 @@ void outrider__help_command(const struct command *c)
     outrider__help_lines(&out, c->usage, first, other);
     strbuf_append_char(&out, '\n');
     outrider__help_wrap(&out, c->text, 0, HELP_WIDTH);
-    heading(&out, "Flags");
-    flag_lines(&out, c);
+    help_heading(&out, "Flags");
+    help_flag_lines(&out, c);
     if (strcmp(c->name, "relay") == 0) {
         strbuf_append_char(&out, '\n');
         outrider__options_help(&out);
     }
-    heading(&out, "Examples");
+    help_heading(&out, "Examples");
     outrider__help_lines(&out, c->examples, "  ", "  ");
     strbuf_append_str(&out, "\nExit status: 0 done, 1 failed, 2 usage or configuration");
     strbuf_append_str(&out, strcmp(c->name, "relay") == 0
                                 ? ",\n3 done with --once, but something is parked or dead.\n"
                                 : ".\n");
-    print(&out);
+    help_print(&out);
 }
 
 void outrider__help_overview(void)
@@ -118,10 +118,10 @@ void outrider__help_overview(void)
     outrider__strbuf_init(&out, HELP_CAP);
     strbuf_append_str(&out, "usage: outrider COMMAND [FLAGS]\n\n");
     outrider__help_wrap(&out, HELP_ABOUT, 0, HELP_WIDTH);
-    heading(&out, "Commands");
+    help_heading(&out, "Commands");
     for (size_t i = 0; i < n; i++)
         outrider__strbuf_appendf(&out, "  %-9s %s\n", all[i].name, all[i].summary);
-    heading(&out, "To begin with");
+    help_heading(&out, "To begin with");
     const char *db = outrider__adapter_example(EXAMPLE_SOURCE);
     outrider__strbuf_appendf(
         &out,
@@ -132,7 +132,7 @@ void outrider__help_overview(void)
         "  outrider tail  events order.OrderCreated\n",
         db, db, db);
     strbuf_append_str(&out, "\nEach command explains itself: outrider COMMAND --help\n");
-    print(&out);
+    help_print(&out);
 }
 
 int outrider__cmd_help(const struct args *a)

@@ -14,7 +14,7 @@
 #define RENDER_CAP ((size_t)1 << 20)
 
 /* Text for troff: a backslash, a dash and a leading dot mean something there. */
-static void append_roff(struct strbuf *out, const char *text)
+static void render_append_roff(struct strbuf *out, const char *text)
 {
     for (const char *p = text; *p; p++) {
         bool at_start = p == text || p[-1] == '\n';
@@ -29,67 +29,67 @@ static void append_roff(struct strbuf *out, const char *text)
     }
 }
 
-static void roff_section(struct strbuf *out, const char *macro, const char *title)
+static void render_roff_section(struct strbuf *out, const char *macro, const char *title)
 {
     outrider__strbuf_appendf(out, ".%s \"%s\"\n", macro, title);
 }
 
-static void roff_lines(struct strbuf *out, const char *lines, const char *prefix)
+static void render_roff_lines(struct strbuf *out, const char *lines, const char *prefix)
 {
     while (lines && *lines) {
         size_t len = strcspn(lines, "\n");
         char line[400];
         snprintf(line, sizeof(line), "%s%.*s", prefix, (int)len, lines);
-        append_roff(out, line);
+        render_append_roff(out, line);
         strbuf_append_char(out, '\n');
         lines += len + (lines[len] == '\n');
     }
 }
 
-static void roff_command(struct strbuf *out, const struct command *c)
+static void render_roff_command(struct strbuf *out, const struct command *c)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
     char prefix[64], form[96];
-    roff_section(out, "SS", c->name);
+    render_roff_section(out, "SS", c->name);
     snprintf(prefix, sizeof(prefix), "outrider %s ", c->name);
     strbuf_append_str(out, ".nf\n");
-    roff_lines(out, c->usage, prefix);
+    render_roff_lines(out, c->usage, prefix);
     strbuf_append_str(out, ".fi\n.PP\n");
-    append_roff(out, c->text);
+    render_append_roff(out, c->text);
     strbuf_append_char(out, '\n');
     for (size_t i = 0; i < n; i++) {
         if (!outrider__flag_belongs(&all[i], c) || all[i].hidden || all[i].id == F_HELP)
             continue;
         outrider__help_flag_form(&all[i], form, sizeof(form));
         strbuf_append_str(out, ".TP\n.B ");
-        append_roff(out, form);
+        render_append_roff(out, form);
         strbuf_append_char(out, '\n');
-        append_roff(out, all[i].text);
+        render_append_roff(out, all[i].text);
         strbuf_append_char(out, '\n');
     }
     strbuf_append_str(out, ".PP\n.nf\n");
-    roff_lines(out, c->examples, "    ");
+    render_roff_lines(out, c->examples, "    ");
     strbuf_append_str(out, ".fi\n");
 }
 
-static void roff_options(struct strbuf *out)
+static void render_roff_options(struct strbuf *out)
 {
     size_t n;
     const struct option *all = outrider__options(&n);
     for (size_t i = 0; i < n; i++) {
         strbuf_append_str(out, ".TP\n.B ");
-        append_roff(out, all[i].name);
+        render_append_roff(out, all[i].name);
         strbuf_append_char(out, '\n');
-        append_roff(out, all[i].text);
+        render_append_roff(out, all[i].text);
         if (all[i].values) {
             strbuf_append_str(out, " One of ");
-            append_roff(out, all[i].values);
+            render_append_roff(out, all[i].values);
             strbuf_append_char(out, '.');
         }
         if (all[i].initial && all[i].initial[0]) {
             strbuf_append_str(out, " Default: ");
-            append_roff(out, all[i].initial);
+            render_append_roff(out, all[i].initial);
         }
         strbuf_append_char(out, '\n');
     }
@@ -105,14 +105,14 @@ static void render_man(struct strbuf *out)
                            ".SH NAME\noutrider \\- transactional outbox and its relay\n"
                            ".SH SYNOPSIS\n.B outrider\n.I command\n[\\fIflags\\fR]\n"
                            ".SH DESCRIPTION\n");
-    append_roff(out, HELP_ABOUT);
+    render_append_roff(out, HELP_ABOUT);
     strbuf_append_str(out, "\n.SH COMMANDS\n");
     for (size_t i = 0; i < n; i++)
-        roff_command(out, &all[i]);
-    roff_section(out, "SH", "OPTIONS OF A PIPELINE");
+        render_roff_command(out, &all[i]);
+    render_roff_section(out, "SH", "OPTIONS OF A PIPELINE");
     strbuf_append_str(out, "In the file that\n.B \\-c\nnames, or with\n.B \\-\\-set\n.IR "
                            "KEY=VALUE .\n");
-    roff_options(out);
+    render_roff_options(out);
     strbuf_append_str(
         out, ".SH \"EXIT STATUS\"\n0 done; 1 failed; 2 usage or configuration; 3 done, but "
              "something is parked or dead.\n"
@@ -123,7 +123,7 @@ static void render_man(struct strbuf *out)
              "its configuration file again on SIGHUP.\n");
 }
 
-static void markdown_flags(struct strbuf *out, const struct command *c)
+static void render_markdown_flags(struct strbuf *out, const struct command *c)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
@@ -162,14 +162,14 @@ static void render_commands(struct strbuf *out)
         outrider__help_lines(out, c->usage, prefix, prefix);
         strbuf_append_str(out, "```\n\n");
         outrider__help_wrap(out, c->text, 0, 80);
-        markdown_flags(out, c);
+        render_markdown_flags(out, c);
         strbuf_append_str(out, "\n```sh\n");
         outrider__help_lines(out, c->examples, "", "");
         strbuf_append_str(out, "```\n");
     }
 }
 
-static void completion_flags(struct strbuf *out, const struct command *c)
+static void render_completion_flags(struct strbuf *out, const struct command *c)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
@@ -187,7 +187,7 @@ static void completion_flags(struct strbuf *out, const struct command *c)
 }
 
 /* What follows a flag: the values of a choice, an option's name, or a file. */
-static void completion_values(struct strbuf *out)
+static void render_completion_values(struct strbuf *out)
 {
     size_t n;
     const struct flag *all = outrider__flags(&n);
@@ -233,7 +233,7 @@ static void render_completion(struct strbuf *out)
     strbuf_append_str(out, "\"\n        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
                            "        return\n    fi\n"
                            "    case \"$command $prev\" in\n");
-    completion_values(out);
+    render_completion_values(out);
     strbuf_append_str(out, "    \"dead dead\") words=\"list show retry discard\" ;;\n"
                            "    \"help help\") words=\"");
     for (size_t i = 0; i < n; i++)
@@ -248,7 +248,7 @@ static void render_completion(struct strbuf *out)
                            "        return\n    fi\n"
                            "    case $command in\n");
     for (size_t i = 0; i < n; i++)
-        completion_flags(out, &all[i]);
+        render_completion_flags(out, &all[i]);
     strbuf_append_str(out, "    esac\n"
                            "    COMPREPLY=($(compgen -W \"$flags\" -- \"$cur\"))\n"
                            "}\ncomplete -F _outrider outrider\n");

@@ -29,7 +29,7 @@ void outrider__lines_close(struct lines *l)
 }
 
 /* Room behind end: moves what is left to the front, then grows. */
-static int make_room(struct lines *l, struct outrider_error *err)
+static int lines_make_room(struct lines *l, struct outrider_error *err)
 {
     if (l->end < l->size)
         return 0;
@@ -52,9 +52,9 @@ static int make_room(struct lines *l, struct outrider_error *err)
     return 0;
 }
 
-static int fill(struct lines *l, struct outrider_error *err)
+static int lines_fill(struct lines *l, struct outrider_error *err)
 {
-    if (make_room(l, err) < 0)
+    if (lines_make_room(l, err) < 0)
         return -1;
     ssize_t n;
     do
@@ -75,7 +75,7 @@ int outrider__lines_next(struct lines *l, struct bytes *ret_line, struct outride
             l->end > searched ? memchr(l->data + searched, '\n', l->end - searched) : NULL;
         if (newline == NULL && !l->at_end) {
             size_t before = l->end - l->start;
-            if (fill(l, err) < 0)
+            if (lines_fill(l, err) < 0)
                 return -1;
             searched = l->start + before;
             continue;
@@ -98,7 +98,7 @@ int outrider__read_all(const char *path, size_t cap, char **ret_data, size_t *re
         return -1;
     int r = 0;
     while (r == 0 && !l.at_end && l.end <= cap)
-        r = fill(&l, err);
+        r = lines_fill(&l, err);
     if (r == 0 && l.end > cap)
         r = outrider__fail(err, OUTRIDER_TOO_LARGE, OUTRIDER_STOP,
                            "%s is larger than %zu bytes (source.max_payload)", l.name, cap);

@@ -16,7 +16,7 @@ static const char *const level_names[] = {
     [LOG_LEVEL_DEBUG] = "debug",
 };
 
-static void begin_field(struct log_entry *l, const char *name)
+static void log_begin_field(struct log_entry *l, const char *name)
 {
     if (l->format == LOG_FORMAT_JSON) {
         strbuf_append_char(&l->sb, l->sb.len ? ',' : '{');
@@ -46,7 +46,7 @@ bool outrider__log_begin(struct log_entry *l, struct log *log, enum log_level le
 }
 
 /* Whether a logfmt value may stand without quotes. */
-static bool is_bare(struct bytes b)
+static bool log_is_bare(struct bytes b)
 {
     for (size_t i = 0; i < b.len; i++) {
         unsigned char c = (unsigned char)b.data[i];
@@ -66,8 +66,8 @@ void outrider__log_bytes(struct log_entry *l, const char *name, struct bytes val
             n--;
         value.len = n;
     }
-    begin_field(l, name);
-    if (l->format == LOG_FORMAT_LOGFMT && is_bare(value))
+    log_begin_field(l, name);
+    if (l->format == LOG_FORMAT_LOGFMT && log_is_bare(value))
         outrider__strbuf_append(&l->sb, value);
     else
         outrider__strbuf_append_json(&l->sb, value);
@@ -80,7 +80,7 @@ void outrider__log_text(struct log_entry *l, const char *name, const char *value
 
 void outrider__log_int(struct log_entry *l, const char *name, int64_t value)
 {
-    begin_field(l, name);
+    log_begin_field(l, name);
     outrider__strbuf_appendf(&l->sb, "%" PRId64, value);
 }
 
@@ -130,28 +130,29 @@ void outrider__log_end(struct log_entry *l)
 }
 
 /* Durations in a log need no more than milliseconds. */
-static int64_t duration_us(int64_t from_us, int64_t to_us)
+static int64_t log_duration_us(int64_t from_us, int64_t to_us)
 {
     return (to_us - from_us) / 1000 * 1000;
 }
 
-static void note_up(struct log_pipeline *p, struct instant now, const char *msg, const char *what,
-                    const char *url, int64_t *down_us)
+static void log_note_up(struct log_pipeline *p, struct instant now, const char *msg,
+                        const char *what, const char *url, int64_t *down_us)
 {
     struct log_entry l;
     if (outrider__log_begin(&l, p->log, LOG_LEVEL_INFO, msg)) {
         outrider__log_text(&l, "pipeline", p->name);
         outrider__log_text(&l, what, url);
         if (*down_us)
-            outrider__log_duration(&l, "outage", duration_us(*down_us, now.mono_us));
+            outrider__log_duration(&l, "outage", log_duration_us(*down_us, now.mono_us));
         outrider__log_end(&l);
     }
     *down_us = 0;
 }
 
 /* An outage is told when it begins and when it ends, and at debug in between. */
-static void note_down(struct log_pipeline *p, struct instant now, const char *msg, const char *what,
-                      const char *url, const struct outrider_error *why, int64_t *down_us)
+static void log_note_down(struct log_pipeline *p, struct instant now, const char *msg,
+                          const char *what, const char *url, const struct outrider_error *why,
+                          int64_t *down_us)
 {
     struct log_entry l;
     /* One warning per outage, and one more where its reason becomes another. */
@@ -167,8 +168,8 @@ static void note_down(struct log_pipeline *p, struct instant now, const char *ms
     outrider__log_end(&l);
 }
 
-static void note_plain(struct log_pipeline *p, enum log_level level, const char *msg,
-                       const char *count_name, uint64_t count, const struct outrider_error *why)
+static void log_note_plain(struct log_pipeline *p, enum log_level level, const char *msg,
+                           const char *count_name, uint64_t count, const struct outrider_error *why)
 {
     struct log_entry l;
     if (!outrider__log_begin(&l, p->log, level, msg))
@@ -180,7 +181,7 @@ static void note_plain(struct log_pipeline *p, enum log_level level, const char 
     outrider__log_end(&l);
 }
 
-static void note_warning(struct log_pipeline *p, const struct outrider_error *why)
+static void log_note_warning(struct log_pipeline *p, const struct outrider_error *why)
 {
     struct log_entry l;
     if (!outrider__log_begin(&l, p->log, LOG_LEVEL_WARN, "warning of the source"))
@@ -191,45 +192,45 @@ static void note_warning(struct log_pipeline *p, const struct outrider_error *wh
     outrider__log_end(&l);
 }
 
-static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
-                    const struct outrider_error *why)
+static void log_on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
+                        const struct outrider_error *why)
 {
     struct log_pipeline *p = ctx;
     switch (note) {
     case NOTE_SOURCE_CONNECTED:
-        note_up(p, now, "connected and active", "source", p->source, &p->source_lost_us);
+        log_note_up(p, now, "connected and active", "source", p->source, &p->source_lost_us);
         break;
     case NOTE_SOURCE_LOST:
-        note_down(p, now, "source lost, will reconnect", "source", p->source, why,
-                  &p->source_lost_us);
+        log_note_down(p, now, "source lost, will reconnect", "source", p->source, why,
+                      &p->source_lost_us);
         break;
     case NOTE_STANDBY:
-        note_plain(p, LOG_LEVEL_INFO, "standing by, another relay is active", NULL, 0, why);
+        log_note_plain(p, LOG_LEVEL_INFO, "standing by, another relay is active", NULL, 0, why);
         break;
     case NOTE_SOURCE_WARNING:
-        note_warning(p, why);
+        log_note_warning(p, why);
         break;
     case NOTE_SINK_UP:
-        note_up(p, now, "sink is up", "sink", p->sink, &p->sink_down_us);
+        log_note_up(p, now, "sink is up", "sink", p->sink, &p->sink_down_us);
         break;
     case NOTE_SINK_DOWN:
-        note_down(p, now, "sink is down, waiting", "sink", p->sink, why, &p->sink_down_us);
+        log_note_down(p, now, "sink is down, waiting", "sink", p->sink, why, &p->sink_down_us);
         break;
     case NOTE_CLEANUP:
-        note_plain(p, count ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "cleaned up", "removed", count,
-                   why);
+        log_note_plain(p, count ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "cleaned up", "removed", count,
+                       why);
         break;
     case NOTE_STOPPING:
-        note_plain(p, LOG_LEVEL_INFO, "stopping", NULL, 0, why);
+        log_note_plain(p, LOG_LEVEL_INFO, "stopping", NULL, 0, why);
         break;
     case NOTE_STOPPED:
         /* Why it failed is told once, by whoever waits for the pipeline's end. */
-        note_plain(p, LOG_LEVEL_INFO, "stopped", NULL, 0, NULL);
+        log_note_plain(p, LOG_LEVEL_INFO, "stopped", NULL, 0, NULL);
         break;
     }
 }
 
-static enum log_level outcome_level(enum outcome o)
+static enum log_level log_outcome_level(enum outcome o)
 {
     switch (o) {
     case OUTCOME_DEAD:
@@ -243,12 +244,12 @@ static enum log_level outcome_level(enum outcome o)
     }
 }
 
-static void on_event(void *ctx, struct instant now, const struct event *e)
+static void log_on_event(void *ctx, struct instant now, const struct event *e)
 {
     (void)now;
     struct log_pipeline *p = ctx;
     struct log_entry l;
-    if (!outrider__log_begin(&l, p->log, outcome_level(e->outcome), "event"))
+    if (!outrider__log_begin(&l, p->log, log_outcome_level(e->outcome), "event"))
         return;
     outrider__log_text(&l, "pipeline", p->name);
     outrider__log_bytes(&l, "event_id", e->id);
@@ -264,7 +265,7 @@ static void on_event(void *ctx, struct instant now, const struct event *e)
     outrider__log_end(&l);
 }
 
-static void on_settled(void *ctx, struct instant now, const struct batch *b)
+static void log_on_settled(void *ctx, struct instant now, const struct batch *b)
 {
     (void)now;
     struct log_pipeline *p = ctx;
@@ -281,9 +282,9 @@ struct relay_observer outrider__log_observer(struct log_pipeline *p)
 {
     return (struct relay_observer){
         .ctx = p,
-        .note = on_note,
-        .event = on_event,
+        .note = log_on_note,
+        .event = log_on_event,
         .wants_delivered = atomic_load(&p->log->level) >= LOG_LEVEL_DEBUG,
-        .settled = on_settled,
+        .settled = log_on_settled,
     };
 }

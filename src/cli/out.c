@@ -24,7 +24,7 @@ void outrider__jout_release(struct json_out *j)
         outrider__strbuf_release(&j->sb);
 }
 
-static void member(struct json_out *j, const char *name)
+static void out_member(struct json_out *j, const char *name)
 {
     if (j->depth > 0) {
         if (j->has_members[j->depth - 1])
@@ -39,7 +39,7 @@ static void member(struct json_out *j, const char *name)
 
 void outrider__jout_open(struct json_out *j, const char *name, char bracket)
 {
-    member(j, name);
+    out_member(j, name);
     strbuf_append_char(&j->sb, bracket);
     if (j->depth == JSON_OUT_DEPTH)
         abort(); /* nesting is fixed by the code that calls this */
@@ -54,7 +54,7 @@ void outrider__jout_close(struct json_out *j)
 
 void outrider__jout_bytes(struct json_out *j, const char *name, struct bytes value)
 {
-    member(j, name);
+    out_member(j, name);
     if (bytes_is_null(value))
         strbuf_append_str(&j->sb, "null");
     else
@@ -68,19 +68,19 @@ void outrider__jout_text(struct json_out *j, const char *name, const char *value
 
 void outrider__jout_raw(struct json_out *j, const char *name, struct bytes json)
 {
-    member(j, name);
+    out_member(j, name);
     outrider__strbuf_append(&j->sb, json);
 }
 
 void outrider__jout_int(struct json_out *j, const char *name, int64_t value)
 {
-    member(j, name);
+    out_member(j, name);
     outrider__strbuf_appendf(&j->sb, "%" PRId64, value);
 }
 
 void outrider__jout_bool(struct json_out *j, const char *name, bool value)
 {
-    member(j, name);
+    out_member(j, name);
     strbuf_append_str(&j->sb, value ? "true" : "false");
 }
 
@@ -100,7 +100,7 @@ void outrider__jout_payload(struct json_out *j, struct bytes payload)
     if (bytes_is_null(payload)) {
         outrider__jout_text(j, "payload", NULL);
     } else if (outrider__json_is_valid(payload)) {
-        member(j, "payload");
+        out_member(j, "payload");
         char *room = outrider__strbuf_reserve(&j->sb, payload.len + 1);
         ssize_t n = room ? outrider__json_minify(payload, room) : 0;
         if (n > 0) {
@@ -110,7 +110,7 @@ void outrider__jout_payload(struct json_out *j, struct bytes payload)
     } else if (outrider__bytes_is_utf8(payload)) {
         outrider__jout_bytes(j, "payload_text", payload);
     } else {
-        member(j, "payload_base64");
+        out_member(j, "payload_base64");
         strbuf_append_char(&j->sb, '"');
         outrider__strbuf_append_base64(&j->sb, payload);
         strbuf_append_char(&j->sb, '"');
@@ -130,7 +130,7 @@ int outrider__jout_print(struct json_out *j)
 }
 
 /* How many bytes at b form one printable UTF-8 character; 0: none. */
-static size_t printable(struct bytes b)
+static size_t out_printable(struct bytes b)
 {
     unsigned char c = (unsigned char)b.data[0];
     if (c < 0x80)
@@ -148,7 +148,7 @@ static size_t printable(struct bytes b)
 void outrider__out_plain(struct strbuf *sb, struct bytes b)
 {
     while (b.len > 0) {
-        size_t n = printable(b);
+        size_t n = out_printable(b);
         if (n)
             outrider__strbuf_append(sb, bytes_of(b.data, n));
         else
@@ -172,7 +172,7 @@ void outrider__out_cut(struct strbuf *sb, struct bytes b, size_t max)
     strbuf_append_str(sb, "...");
 }
 
-static bool is_coloured(int fd)
+static bool out_is_coloured(int fd)
 {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
@@ -184,12 +184,12 @@ const char *outrider__colour(int fd, enum colour c)
         [COLOUR_RED] = "\033[31m", [COLOUR_GREEN] = "\033[32m", [COLOUR_YELLOW] = "\033[33m",
         [COLOUR_BOLD] = "\033[1m", [COLOUR_DIM] = "\033[2m",
     };
-    return is_coloured(fd) ? codes[c] : "";
+    return out_is_coloured(fd) ? codes[c] : "";
 }
 
 const char *outrider__colour_end(int fd)
 {
-    return is_coloured(fd) ? "\033[0m" : "";
+    return out_is_coloured(fd) ? "\033[0m" : "";
 }
 
 void outrider__progress_init(struct progress *p)

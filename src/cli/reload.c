@@ -11,28 +11,28 @@
 
 #define NAMES_CAP 4096
 
-static void add_name(struct strbuf *names, const char *name)
+static void reload_add_name(struct strbuf *names, const char *name)
 {
     outrider__strbuf_appendf(names, "%s%s", names->len ? "," : "", name);
 }
 
 /* Every reloadable option comes from the new configuration, so that nothing of
  * a former reload is borrowed any more. */
-static void merge(struct pipeline_config *running, const struct pipeline_config *fresh,
-                  struct strbuf *changed, struct strbuf *kept)
+static void reload_merge(struct pipeline_config *running, const struct pipeline_config *fresh,
+                         struct strbuf *changed, struct strbuf *kept)
 {
     size_t n;
     const struct option *all = outrider__options(&n);
     for (size_t i = 0; i < n; i++) {
         const struct option *o = &all[i];
         if (outrider__config_differs(running, fresh, o))
-            add_name(o->reloadable ? changed : kept, o->name);
+            reload_add_name(o->reloadable ? changed : kept, o->name);
     }
     outrider__config_reload(running, fresh);
 }
 
-static void log_names(struct log *log, enum log_level level, const char *msg, const char *pipeline,
-                      const char *field, const char *names)
+static void reload_log_names(struct log *log, enum log_level level, const char *msg,
+                             const char *pipeline, const char *field, const char *names)
 {
     struct log_entry l;
     if (!outrider__log_begin(&l, log, level, msg))
@@ -44,7 +44,7 @@ static void log_names(struct log *log, enum log_level level, const char *msg, co
     outrider__log_end(&l);
 }
 
-static struct pipeline_config *named(const struct cli_setup *s, const char *name)
+static struct pipeline_config *reload_named(const struct cli_setup *s, const char *name)
 {
     for (size_t i = 0; i < s->file.n; i++) {
         if (strcmp(s->file.pipelines[i].name, name) == 0)
@@ -53,29 +53,29 @@ static struct pipeline_config *named(const struct cli_setup *s, const char *name
     return NULL;
 }
 
-static void hand_over(struct runners *rs, struct runner *r, const struct pipeline_config *fresh,
-                      unsigned generation)
+static void reload_hand_over(struct runners *rs, struct runner *r,
+                             const struct pipeline_config *fresh, unsigned generation)
 {
     struct strbuf changed, kept;
     outrider__strbuf_init(&changed, NAMES_CAP);
     outrider__strbuf_init(&kept, NAMES_CAP);
     pthread_mutex_lock(&r->mutex);
-    merge(&r->next, fresh, &changed, &kept);
+    reload_merge(&r->next, fresh, &changed, &kept);
     atomic_store(&r->next_generation, generation);
     pthread_mutex_unlock(&r->mutex);
     outrider__engine_wake(&r->engine);
-    log_names(&rs->log, LOG_LEVEL_INFO, "reloaded", r->log.name, "changed",
-              changed.len ? changed.data : "nothing");
+    reload_log_names(&rs->log, LOG_LEVEL_INFO, "reloaded", r->log.name, "changed",
+                     changed.len ? changed.data : "nothing");
     if (kept.len)
-        log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart", r->log.name,
-                  "options", kept.data);
+        reload_log_names(&rs->log, LOG_LEVEL_WARN, "changed in the file, but needs a restart",
+                         r->log.name, "options", kept.data);
     outrider__strbuf_release(&changed);
     outrider__strbuf_release(&kept);
 }
 
 /* A pipeline that failed holds nothing: it starts with all that the file says now. */
-static void try_again(struct runners *rs, struct runner *r, const struct pipeline_config *fresh,
-                      unsigned generation)
+static void reload_try_again(struct runners *rs, struct runner *r,
+                             const struct pipeline_config *fresh, unsigned generation)
 {
     struct outrider_error err = {0};
     struct log_entry l;
@@ -95,7 +95,7 @@ static void try_again(struct runners *rs, struct runner *r, const struct pipelin
 }
 
 /* Forgets generations that no relay borrows from any more; the first one stays. */
-static void forget_old(struct runners *rs)
+static void reload_forget_old(struct runners *rs)
 {
     unsigned oldest = rs->last_generation;
     for (size_t i = 0; i < rs->n; i++) {
@@ -114,7 +114,8 @@ static void forget_old(struct runners *rs)
     }
 }
 
-static int load(struct runners *rs, struct generation **ret_generation, struct outrider_error *err)
+static int reload_load(struct runners *rs, struct generation **ret_generation,
+                       struct outrider_error *err)
 {
     struct generation *g = calloc(1, sizeof(*g));
     if (g == NULL)
@@ -124,7 +125,7 @@ static int load(struct runners *rs, struct generation **ret_generation, struct o
         return -1;
     }
     for (size_t i = 0; i < rs->n; i++) {
-        struct pipeline_config *c = named(&g->setup, rs->items[i].log.name);
+        struct pipeline_config *c = reload_named(&g->setup, rs->items[i].log.name);
         if (c)
             rs->adjust(rs->args, c);
         if (c && outrider__config_check(c, err) < 0) {
@@ -137,15 +138,15 @@ static int load(struct runners *rs, struct generation **ret_generation, struct o
     return 0;
 }
 
-static void tell_unknown(struct runners *rs, const struct cli_setup *s)
+static void reload_tell_unknown(struct runners *rs, const struct cli_setup *s)
 {
     for (size_t i = 0; i < s->file.n && s->selected == NULL; i++) {
         bool runs = false;
         for (size_t k = 0; k < rs->n; k++)
             runs |= strcmp(rs->items[k].log.name, s->file.pipelines[i].name) == 0;
         if (!runs)
-            log_names(&rs->log, LOG_LEVEL_WARN, "new in the file, but needs a restart",
-                      s->file.pipelines[i].name, NULL, NULL);
+            reload_log_names(&rs->log, LOG_LEVEL_WARN, "new in the file, but needs a restart",
+                             s->file.pipelines[i].name, NULL, NULL);
     }
 }
 
@@ -155,11 +156,11 @@ void outrider__runners_reload(struct runners *rs)
     struct generation *g = NULL;
     struct log_entry l;
     if (!outrider__args_has(rs->args, F_CONFIG)) {
-        log_names(&rs->log, LOG_LEVEL_INFO, "there is no configuration file to reload", NULL, NULL,
-                  NULL);
+        reload_log_names(&rs->log, LOG_LEVEL_INFO, "there is no configuration file to reload", NULL,
+                         NULL, NULL);
         return;
     }
-    if (load(rs, &g, &err) < 0 || g == NULL) {
+    if (reload_load(rs, &g, &err) < 0 || g == NULL) {
         if (outrider__log_begin(&l, &rs->log, LOG_LEVEL_ERROR,
                                 "reload failed, going on as before")) {
             outrider__log_error(&l, &err);
@@ -173,15 +174,15 @@ void outrider__runners_reload(struct runners *rs)
     atomic_store(&rs->log.level, g->setup.file.program.log.level);
     atomic_store(&rs->log.format, g->setup.file.program.log.format);
     for (size_t i = 0; i < rs->n; i++) {
-        const struct pipeline_config *fresh = named(&g->setup, rs->items[i].log.name);
+        const struct pipeline_config *fresh = reload_named(&g->setup, rs->items[i].log.name);
         if (fresh && rs->items[i].has_failed)
-            try_again(rs, &rs->items[i], fresh, g->number);
+            reload_try_again(rs, &rs->items[i], fresh, g->number);
         else if (fresh)
-            hand_over(rs, &rs->items[i], fresh, g->number);
+            reload_hand_over(rs, &rs->items[i], fresh, g->number);
         else
-            log_names(&rs->log, LOG_LEVEL_WARN, "gone from the file, but needs a restart",
-                      rs->items[i].log.name, NULL, NULL);
+            reload_log_names(&rs->log, LOG_LEVEL_WARN, "gone from the file, but needs a restart",
+                             rs->items[i].log.name, NULL, NULL);
     }
-    tell_unknown(rs, &g->setup);
-    forget_old(rs);
+    reload_tell_unknown(rs, &g->setup);
+    reload_forget_old(rs);
 }

@@ -9,15 +9,15 @@
 #include "core/replay.h"
 #include "run/pipeline.h"
 
-static void on_settled(void *ctx, struct instant now, const struct batch *b)
+static void runner_on_settled(void *ctx, struct instant now, const struct batch *b)
 {
     struct runner *r = ctx;
     (void)now;
     atomic_fetch_add(&r->n_settled, b->n_settle);
 }
 
-static int redacted(const char *url, struct arena *arena, const char **ret_text,
-                    struct outrider_error *err)
+static int runner_redacted(const char *url, struct arena *arena, const char **ret_text,
+                           struct outrider_error *err)
 {
     struct bytes text;
     if (outrider__url_redact(bytes_str(url), arena, &text) < 0 ||
@@ -27,7 +27,7 @@ static int redacted(const char *url, struct arena *arena, const char **ret_text,
     return 0;
 }
 
-static void take_reload(void *ctx, struct relay *relay)
+static void runner_take_reload(void *ctx, struct relay *relay)
 {
     struct runner *r = ctx;
     struct outrider_error err = {0};
@@ -51,7 +51,7 @@ static void take_reload(void *ctx, struct relay *relay)
     }
 }
 
-static void on_ended(void *ctx)
+static void runner_on_ended(void *ctx)
 {
     const struct runner *r = ctx;
     uint64_t one = 1;
@@ -63,16 +63,17 @@ int outrider__runner_init(struct runner *r, const struct pipeline_config *c, str
                           struct outrider_error *err)
 {
     struct relay_setup setup = {.seed = (uint64_t)outrider__clock_now().wall_us};
-    const struct engine_hooks hooks = {.ctx = r, .woken = take_reload, .ended = on_ended};
+    const struct engine_hooks hooks = {
+        .ctx = r, .woken = runner_take_reload, .ended = runner_on_ended};
     *r = (struct runner){.config = *c, .done_fd = rs->done_fd};
     r->next = r->config;
     pthread_mutex_init(&r->mutex, NULL);
     r->log = (struct log_pipeline){.log = &rs->log, .name = c->name};
     if (outrider__engine_init(&r->engine, err) < 0 ||
-        redacted(c->source.url, c->arena, &r->log.source, err) < 0 ||
-        redacted(c->sink.url, c->arena, &r->log.sink, err) < 0)
+        runner_redacted(c->source.url, c->arena, &r->log.source, err) < 0 ||
+        runner_redacted(c->sink.url, c->arena, &r->log.sink, err) < 0)
         return -1;
-    r->counter = (struct relay_observer){.ctx = r, .settled = on_settled};
+    r->counter = (struct relay_observer){.ctx = r, .settled = runner_on_settled};
     r->log_observer = outrider__log_observer(&r->log);
     r->log_observer.next = &r->counter;
     setup.config = &r->config;

@@ -17,7 +17,7 @@
  * alike: what comes this soon after the first request belongs to it. */
 #define SAME_REQUEST_US 500000
 
-static int open_signals(struct outrider_error *err)
+static int runners_open_signals(struct outrider_error *err)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -31,13 +31,13 @@ static int open_signals(struct outrider_error *err)
     return fd;
 }
 
-static void stop_all(struct runners *rs)
+static void runners_stop_all(struct runners *rs)
 {
     for (size_t i = 0; i < rs->n; i++)
         outrider__engine_stop(&rs->items[i].engine);
 }
 
-static void log_signal(struct runners *rs, const char *msg, const char *name)
+static void runners_log_signal(struct runners *rs, const char *msg, const char *name)
 {
     struct log_entry l;
     if (!outrider__log_begin(&l, &rs->log, LOG_LEVEL_INFO, msg))
@@ -46,7 +46,7 @@ static void log_signal(struct runners *rs, const char *msg, const char *name)
     outrider__log_end(&l);
 }
 
-static void take_signals(struct runners *rs, int fd)
+static void runners_take_signals(struct runners *rs, int fd)
 {
     struct signalfd_siginfo info;
     while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
@@ -55,21 +55,21 @@ static void take_signals(struct runners *rs, int fd)
         if (info.ssi_signo == SIGHUP) {
             outrider__runners_reload(rs);
         } else if (rs->is_stopping && now_us - rs->stopping_us < SAME_REQUEST_US) {
-            log_signal(rs, "already asked to stop", name);
+            runners_log_signal(rs, "already asked to stop", name);
         } else if (rs->is_stopping) {
-            log_signal(rs, "ending at once, what is in flight comes again", name);
+            runners_log_signal(rs, "ending at once, what is in flight comes again", name);
             _exit(CLI_FAILED);
         } else {
-            log_signal(rs, "asked to stop", name);
+            runners_log_signal(rs, "asked to stop", name);
             rs->is_stopping = true;
             rs->stopping_us = now_us;
-            stop_all(rs);
+            runners_stop_all(rs);
         }
     }
 }
 
 /* A person who asked for --once gets a plain line; a log stays a log. */
-static void tell_failure(struct runners *rs, struct runner *r, bool others_go_on)
+static void runners_tell_failure(struct runners *rs, struct runner *r, bool others_go_on)
 {
     struct outrider_error err = {0};
     struct log_entry l;
@@ -92,7 +92,7 @@ static void tell_failure(struct runners *rs, struct runner *r, bool others_go_on
 }
 
 /* Whether all have ended. A pipeline that failed is told once. */
-static bool all_finished(struct runners *rs)
+static bool runners_all_finished(struct runners *rs)
 {
     size_t n_running = 0;
     for (size_t i = 0; i < rs->n; i++)
@@ -105,14 +105,14 @@ static bool all_finished(struct runners *rs)
         if (rs->once && rs->has_failed)
             continue; /* the first failure has stopped the others */
         rs->has_failed = true;
-        tell_failure(rs, r, !rs->once && !rs->is_stopping && n_running > 0);
+        runners_tell_failure(rs, r, !rs->once && !rs->is_stopping && n_running > 0);
         if (rs->once)
-            stop_all(rs);
+            runners_stop_all(rs);
     }
     return n_running == 0;
 }
 
-static void show_progress(const struct runners *rs, struct progress *p)
+static void runners_show_progress(const struct runners *rs, struct progress *p)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < rs->n; i++)
@@ -120,13 +120,13 @@ static void show_progress(const struct runners *rs, struct progress *p)
     outrider__progress(p, "%" PRIu64 " events settled", n);
 }
 
-static void watch(struct runners *rs, int signals)
+static void runners_watch(struct runners *rs, int signals)
 {
     struct progress progress;
     outrider__progress_init(&progress);
     progress.on &= rs->once;
     rs->log.clears_line = progress.on;
-    while (!all_finished(rs)) {
+    while (!runners_all_finished(rs)) {
         struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
                                {.fd = rs->done_fd, .events = POLLIN}};
         poll(fds, 2, progress.on ? PROGRESS_MS : -1);
@@ -134,13 +134,13 @@ static void watch(struct runners *rs, int signals)
         if (fds[1].revents && read(rs->done_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
             break;
         if (fds[0].revents)
-            take_signals(rs, signals);
-        show_progress(rs, &progress);
+            runners_take_signals(rs, signals);
+        runners_show_progress(rs, &progress);
     }
     outrider__progress_end(&progress);
 }
 
-static void log_totals(struct runners *rs, struct runner *r)
+static void runners_log_totals(struct runners *rs, struct runner *r)
 {
     const struct relay_stats st = outrider__engine_stats(&r->engine);
     struct log_entry l;
@@ -157,13 +157,13 @@ static void log_totals(struct runners *rs, struct runner *r)
 int outrider__runners_run(struct runners *rs)
 {
     struct outrider_error err = {0};
-    int signals = open_signals(&err), r = signals < 0 ? -1 : 0;
+    int signals = runners_open_signals(&err), r = signals < 0 ? -1 : 0;
     for (size_t i = 0; r == 0 && i < rs->n; i++)
         r = outrider__engine_start(&rs->items[i].engine, &err);
     if (r < 0)
-        stop_all(rs);
+        runners_stop_all(rs);
     if (signals >= 0) {
-        watch(rs, signals);
+        runners_watch(rs, signals);
         close(signals);
     }
     if (r < 0)
@@ -171,7 +171,7 @@ int outrider__runners_run(struct runners *rs)
     bool has_failed = false;
     for (size_t i = 0; i < rs->n; i++) {
         if (outrider__engine_state(&rs->items[i].engine) == OUTRIDER_RELAY_STOPPED)
-            log_totals(rs, &rs->items[i]);
+            runners_log_totals(rs, &rs->items[i]);
         has_failed |= rs->items[i].has_failed;
     }
     if (has_failed)

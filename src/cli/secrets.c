@@ -5,7 +5,7 @@
 #include "core/options.h"
 
 /* "--set=NAME=VALUE", "NAME=VALUE": where NAME begins; NULL: there is no "=". */
-static char *assignment_begin(char *arg)
+static char *secrets_assignment_begin(char *arg)
 {
     char *equals = strchr(arg, '=');
     if (equals == NULL)
@@ -29,7 +29,7 @@ static bool is_secret(struct bytes name, struct bytes value)
 }
 
 /* Contract (3). */
-static void hide_url(char *arg, struct arena *arena)
+static void secrets_hide_url(char *arg, struct arena *arena)
 {
     struct bytes shown;
     char *colon = strchr(arg, ':'), *start = arg;
@@ -54,7 +54,7 @@ static void hide_url(char *arg, struct arena *arena)
 
 void outrider__hide_secrets(char *arg, struct arena *arena)
 {
-    char *name = assignment_begin(arg), *equals = name != NULL ? strchr(name, '=') : NULL;
+    char *name = secrets_assignment_begin(arg), *equals = name != NULL ? strchr(name, '=') : NULL;
     if (equals != NULL) {
         size_t len = strlen(equals + 1);
         bool is_url = strstr(equals, "://") != NULL;
@@ -64,5 +64,5 @@ void outrider__hide_secrets(char *arg, struct arena *arena)
             return;
         }
     }
-    hide_url(arg, arena);
+    secrets_hide_url(arg, arena);
 }

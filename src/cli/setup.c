@@ -14,7 +14,7 @@
 #include "run/modules.h"
 #include "run/pipeline.h"
 
-static void names_of(const struct config_file *f, char *ret_text, size_t size)
+static void setup_names_of(const struct config_file *f, char *ret_text, size_t size)
 {
     size_t len = 0;
     ret_text[0] = '\0';
@@ -23,7 +23,7 @@ static void names_of(const struct config_file *f, char *ret_text, size_t size)
                                 f->pipelines[i].name);
 }
 
-static struct pipeline_config *pipeline_named(const struct config_file *f, const char *name)
+static struct pipeline_config *setup_pipeline_named(const struct config_file *f, const char *name)
 {
     for (size_t i = 0; i < f->n; i++) {
         if (strcmp(f->pipelines[i].name, name) == 0)
@@ -32,17 +32,18 @@ static struct pipeline_config *pipeline_named(const struct config_file *f, const
     return NULL;
 }
 
-static int select_pipeline(const struct args *a, struct cli_setup *s, struct outrider_error *err)
+static int setup_select_pipeline(const struct args *a, struct cli_setup *s,
+                                 struct outrider_error *err)
 {
     const char *name = outrider__args_text(a, F_NAME);
     char names[200];
     s->selected = s->file.n == 1 ? &s->file.pipelines[0] : NULL;
     if (name == NULL)
         return 0;
-    s->selected = pipeline_named(&s->file, name);
+    s->selected = setup_pipeline_named(&s->file, name);
     if (s->selected)
         return 0;
-    names_of(&s->file, names, sizeof(names));
+    setup_names_of(&s->file, names, sizeof(names));
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "%s: no pipeline is named '%.64s'; it has: %s", s->path, name, names);
 }
@@ -56,7 +57,8 @@ static const struct {
     {F_MODE, "source.mode"}, {F_RETENTION, "cleanup.retention"},
 };
 
-static int set_tables(const struct args *a, struct pipeline_config *c, struct outrider_error *err)
+static int setup_set_tables(const struct args *a, struct pipeline_config *c,
+                            struct outrider_error *err)
 {
     const struct option *o = outrider__option_find(BYTES_LIT("source.tables"));
     const char *table = outrider__args_text(a, F_TABLE);
@@ -70,7 +72,8 @@ static int set_tables(const struct args *a, struct pipeline_config *c, struct ou
     return 0;
 }
 
-static int set_flags(const struct args *a, struct pipeline_config *c, struct outrider_error *err)
+static int setup_set_flags(const struct args *a, struct pipeline_config *c,
+                           struct outrider_error *err)
 {
     for (size_t i = 0; i < sizeof(shorthands) / sizeof(shorthands[0]); i++) {
         const char *value = outrider__args_text(a, shorthands[i].flag);
@@ -81,7 +84,7 @@ static int set_flags(const struct args *a, struct pipeline_config *c, struct out
             outrider__config_set(c, bytes_str(shorthands[i].option), bytes_str(value), err) < 0)
             return -1;
     }
-    if (set_tables(a, c, err) < 0)
+    if (setup_set_tables(a, c, err) < 0)
         return -1;
     const char *pair;
     for (size_t i = 0; (pair = outrider__args_at(a, F_SET, i)) != NULL; i++) {
@@ -93,7 +96,7 @@ static int set_flags(const struct args *a, struct pipeline_config *c, struct out
     return 0;
 }
 
-static bool has_pipeline_flags(const struct args *a)
+static bool setup_has_pipeline_flags(const struct args *a)
 {
     for (size_t i = 0; i < sizeof(shorthands) / sizeof(shorthands[0]); i++) {
         if (outrider__args_has(a, shorthands[i].flag))
@@ -102,7 +105,7 @@ static bool has_pipeline_flags(const struct args *a)
     return outrider__args_has(a, F_TABLE) || outrider__args_has(a, F_SET);
 }
 
-static int apply_flags(const struct args *a, struct cli_setup *s, struct outrider_error *err)
+static int setup_apply_flags(const struct args *a, struct cli_setup *s, struct outrider_error *err)
 {
     char names[200];
     const char *level = outrider__args_text(a, F_LOG_LEVEL);
@@ -114,18 +117,18 @@ static int apply_flags(const struct args *a, struct cli_setup *s, struct outride
                                         bytes_str(format), err) < 0)
         return -1;
     if (s->selected)
-        return set_flags(a, s->selected, err);
-    if (!has_pipeline_flags(a))
+        return setup_set_flags(a, s->selected, err);
+    if (!setup_has_pipeline_flags(a))
         return 0;
-    names_of(&s->file, names, sizeof(names));
+    setup_names_of(&s->file, names, sizeof(names));
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "%s has several pipelines: say with --name which one the flags are for "
                           "(%s)",
                           s->path, names);
 }
 
-static int load_file(const struct args *a, struct cli_setup *s, struct strbuf *errors,
-                     struct outrider_error *err)
+static int setup_load_file(const struct args *a, struct cli_setup *s, struct strbuf *errors,
+                           struct outrider_error *err)
 {
     const char *name = outrider__args_text(a, F_NAME);
     const char *connector = outrider__args_text(a, F_DEBEZIUM);
@@ -145,7 +148,7 @@ static int load_file(const struct args *a, struct cli_setup *s, struct strbuf *e
 }
 
 /* A connector need not name its database, but somebody must. */
-static int check_connector(const struct cli_setup *s, struct outrider_error *err)
+static int setup_check_connector(const struct cli_setup *s, struct outrider_error *err)
 {
     if (!s->is_debezium || s->file.pipelines[0].source.url != NULL)
         return 0;
@@ -154,22 +157,22 @@ static int check_connector(const struct cli_setup *s, struct outrider_error *err
                           s->path);
 }
 
-static int load(const struct args *a, struct cli_setup *s, struct strbuf *errors,
-                struct outrider_error *err)
+static int setup_load(const struct args *a, struct cli_setup *s, struct strbuf *errors,
+                      struct outrider_error *err)
 {
     *s = (struct cli_setup){.path = outrider__args_text(a, F_CONFIG)};
     outrider__strbuf_init(&s->warnings, CONFIG_FILE_MAX);
-    if (load_file(a, s, errors, err) < 0) {
+    if (setup_load_file(a, s, errors, err) < 0) {
         outrider__strbuf_release(&s->warnings);
         return -1;
     }
     bool has_errors = errors != NULL && errors->len > 0;
     /* What flags and names speak of may be what could not be read. */
-    int r = has_errors ? 0 : select_pipeline(a, s, err);
+    int r = has_errors ? 0 : setup_select_pipeline(a, s, err);
     if (r == 0 && !has_errors)
-        r = apply_flags(a, s, err);
+        r = setup_apply_flags(a, s, err);
     if (r == 0 && !has_errors)
-        r = check_connector(s, err);
+        r = setup_check_connector(s, err);
     for (size_t i = 0; r == 0 && i < s->file.n; i++)
         r = outrider__pipeline_identify(&s->file.pipelines[i], err);
     if (r < 0)
@@ -180,14 +183,14 @@ static int load(const struct args *a, struct cli_setup *s, struct strbuf *errors
 int outrider__setup_load(const struct args *a, struct cli_setup *ret_setup,
                          struct outrider_error *err)
 {
-    return load(a, ret_setup, NULL, err);
+    return setup_load(a, ret_setup, NULL, err);
 }
 
 int outrider__setup_load_all(const struct args *a, struct cli_setup *ret_setup,
                              struct strbuf *ret_errors)
 {
     struct outrider_error err = {0};
-    int r = load(a, ret_setup, ret_errors, &err);
+    int r = setup_load(a, ret_setup, ret_errors, &err);
     if (r < 0)
         outrider__strbuf_appendf(ret_errors, "%s\n", err.message);
     return r;
@@ -213,7 +216,7 @@ int outrider__setup_database(const struct cli_setup *s, struct pipeline_config *
             const char *url = s->file.pipelines[i].source.url;
             if (c->source.url && url && strcmp(c->source.url, url) == 0)
                 continue;
-            names_of(&s->file, names, sizeof(names));
+            setup_names_of(&s->file, names, sizeof(names));
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "%s has pipelines on several databases: say which with --name "
                                   "(%s)",

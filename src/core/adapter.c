@@ -20,7 +20,7 @@ const struct adapter_entry *outrider__adapter_of_url(const char *url)
     return outrider__adapter_find(scheme);
 }
 
-static bool is_kind(const struct adapter *a, enum adapter_example kind)
+static bool adapter_is_kind(const struct adapter *a, enum adapter_example kind)
 {
     switch (kind) {
     case EXAMPLE_SOURCE:
@@ -37,7 +37,7 @@ const char *outrider__adapter_example(enum adapter_example kind)
 {
     const char *found = NULL;
     for (const struct adapter_entry *e = outrider__adapters; e->adapter != NULL; e++)
-        if (is_kind(e->adapter, kind) && (found == NULL || e->adapter->is_example))
+        if (adapter_is_kind(e->adapter, kind) && (found == NULL || e->adapter->is_example))
             found = e->adapter->example;
     return found != NULL ? found : "URL";
 }

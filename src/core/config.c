@@ -97,7 +97,7 @@ int outrider__program_get(const struct program_config *p, const struct option *o
     return outrider__value_get(o, p, ret_text);
 }
 
-static int refuse(struct outrider_error *err, const char *what)
+static int config_refuse(struct outrider_error *err, const char *what)
 {
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "%s", what);
 }
@@ -118,7 +118,7 @@ int outrider__config_check_name(struct bytes name, struct outrider_error *err)
                           name.len > 80 ? 80 : (int)name.len, name.len > 0 ? name.data : "");
 }
 
-static bool delays_are_default(const struct pipeline_config *c)
+static bool config_delays_are_default(const struct pipeline_config *c)
 {
     const struct option *o = outrider__option_find(BYTES_LIT("retry.delays"));
     struct strbuf text;
@@ -129,12 +129,12 @@ static bool delays_are_default(const struct pipeline_config *c)
     return same;
 }
 
-static int check_name(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_name(const struct pipeline_config *c, struct outrider_error *err)
 {
     return outrider__config_check_name(bytes_str(c->name), err);
 }
 
-static int check_source_url(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_source_url(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->source.url == NULL)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
@@ -143,80 +143,86 @@ static int check_source_url(const struct pipeline_config *c, struct outrider_err
     return 0;
 }
 
-static int check_sink_url(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_sink_url(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->sink.url == NULL)
-        return refuse(err, "sink.url is missing, for example 'file:events' (or --to)");
+        return config_refuse(err, "sink.url is missing, for example 'file:events' (or --to)");
     return 0;
 }
 
-static int check_exactly_once(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_exactly_once(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->exactly_once && !c->ordered)
-        return refuse(err,
-                      "exactly_once and ordered: false exclude each other: relays that compete "
-                      "cannot share a transaction's number; leave one of them out");
+        return config_refuse(
+            err, "exactly_once and ordered: false exclude each other: relays that compete "
+                 "cannot share a transaction's number; leave one of them out");
     return 0;
 }
 
-static int check_existing_rows(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_existing_rows(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->source.existing_rows == EXISTING_ROWS_SKIP && c->source.mode != MODE_CDC)
-        return refuse(err, "source.existing_rows: skip needs source.mode: cdc, because polling "
-                           "reads rows whenever they were written");
+        return config_refuse(err,
+                             "source.existing_rows: skip needs source.mode: cdc, because polling "
+                             "reads rows whenever they were written");
     return 0;
 }
 
-static int check_delays(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_delays(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->retry.base_us == 0 && c->retry.delays.n == 0 && c->retry.max_attempts > 1)
-        return refuse(err, "retry.delays is empty: give waits ('[1s, 5s]'), or retry.base, or "
-                           "retry.max_attempts: 1");
-    if (c->retry.base_us != 0 && c->retry.delays.n > 0 && !delays_are_default(c))
-        return refuse(err, "retry.delays and retry.base are both set: leave one out, or set "
-                           "retry.base to 0");
+        return config_refuse(err,
+                             "retry.delays is empty: give waits ('[1s, 5s]'), or retry.base, or "
+                             "retry.max_attempts: 1");
+    if (c->retry.base_us != 0 && c->retry.delays.n > 0 && !config_delays_are_default(c))
+        return config_refuse(err, "retry.delays and retry.base are both set: leave one out, or set "
+                                  "retry.base to 0");
     return 0;
 }
 
-static int check_longest_delay(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_longest_delay(const struct pipeline_config *c, struct outrider_error *err)
 {
     if (c->retry.base_us != 0 && c->retry.max_us < c->retry.base_us)
-        return refuse(err, "retry.max is shorter than retry.base");
+        return config_refuse(err, "retry.max is shorter than retry.base");
     return 0;
 }
 
-static int check_form(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_form(const struct pipeline_config *c, struct outrider_error *err)
 {
     bool is_cloudevent = c->form == FORM_CLOUDEVENTS || c->form == FORM_CLOUDEVENTS_BINARY;
     if (is_cloudevent && c->source_uri[0] == '\0')
-        return refuse(err, "cloudevents.source is empty, but a CloudEvent must have a source");
+        return config_refuse(err,
+                             "cloudevents.source is empty, but a CloudEvent must have a source");
     return 0;
 }
 
-static bool same_header(const char *a, const char *b)
+static bool config_same_header(const char *a, const char *b)
 {
     return a[0] != '\0' && strcasecmp(a, b) == 0;
 }
 
-static int check_headers(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_headers(const struct pipeline_config *c, struct outrider_error *err)
 {
-    if (same_header(c->headers.event_id, c->headers.event_type) ||
-        same_header(c->headers.event_id, c->headers.aggregate_type) ||
-        same_header(c->headers.event_type, c->headers.aggregate_type))
-        return refuse(err, "two of headers.event_id, event_type and aggregate_type are the same");
+    if (config_same_header(c->headers.event_id, c->headers.event_type) ||
+        config_same_header(c->headers.event_id, c->headers.aggregate_type) ||
+        config_same_header(c->headers.event_type, c->headers.aggregate_type))
+        return config_refuse(err,
+                             "two of headers.event_id, event_type and aggregate_type are the same");
     return 0;
 }
 
-static int check_route(const struct pipeline_config *c, struct outrider_error *err)
+static int config_check_route(const struct pipeline_config *c, struct outrider_error *err)
 {
     struct router *r;
     if (c->route.regex != NULL && c->route.replacement == NULL)
-        return refuse(err, "route.regex needs route.replacement, the topic of what it matches");
+        return config_refuse(err,
+                             "route.regex needs route.replacement, the topic of what it matches");
     if (c->route.regex == NULL && c->route.replacement != NULL)
-        return refuse(err, "route.replacement needs route.regex");
+        return config_refuse(err, "route.replacement needs route.regex");
     if (c->route.topic[0] == '\0' && c->route.by_type.n == 0 && c->route.regex == NULL)
-        return refuse(err, "route.topic is empty and nothing else gives a topic, for example "
-                           "'${aggregate_type}.${event_type}'");
+        return config_refuse(err,
+                             "route.topic is empty and nothing else gives a topic, for example "
+                             "'${aggregate_type}.${event_type}'");
     if (outrider__router_new(c, &r, err) < 0)
         return -1;
     outrider__router_free(r);
@@ -225,8 +231,10 @@ static int check_route(const struct pipeline_config *c, struct outrider_error *e
 
 /* Each is independent of the others, so that all that is wrong can be told. */
 static int (*const checks[])(const struct pipeline_config *c, struct outrider_error *err) = {
-    check_name,          check_source_url, check_sink_url, check_exactly_once, check_delays,
-    check_longest_delay, check_form,       check_headers,  check_route,        check_existing_rows,
+    config_check_name,          config_check_source_url, config_check_sink_url,
+    config_check_exactly_once,  config_check_delays,     config_check_longest_delay,
+    config_check_form,          config_check_headers,    config_check_route,
+    config_check_existing_rows,
 };
 #define N_CHECKS (sizeof checks / sizeof *checks)
 #define N_SOURCE_CHECKS 2 /* those that need no sink */
@@ -237,7 +245,8 @@ unsigned outrider__config_check_all(const struct pipeline_config *c, bool with_u
     unsigned n = 0;
     for (size_t i = 0; i < N_CHECKS; i++) {
         struct outrider_error why = {0};
-        if (!with_urls && (checks[i] == check_source_url || checks[i] == check_sink_url))
+        if (!with_urls &&
+            (checks[i] == config_check_source_url || checks[i] == config_check_sink_url))
             continue;
         if (checks[i](c, &why) == 0)
             continue;
@@ -247,7 +256,7 @@ unsigned outrider__config_check_all(const struct pipeline_config *c, bool with_u
     return n;
 }
 
-static int check_first(const struct pipeline_config *c, size_t n, struct outrider_error *err)
+static int config_check_first(const struct pipeline_config *c, size_t n, struct outrider_error *err)
 {
     struct outrider_error why = {0};
     for (size_t i = 0; i < n; i++)
@@ -259,10 +268,10 @@ static int check_first(const struct pipeline_config *c, size_t n, struct outride
 
 int outrider__config_check_source(const struct pipeline_config *c, struct outrider_error *err)
 {
-    return check_first(c, N_SOURCE_CHECKS, err);
+    return config_check_first(c, N_SOURCE_CHECKS, err);
 }
 
 int outrider__config_check(const struct pipeline_config *c, struct outrider_error *err)
 {
-    return check_first(c, N_CHECKS, err);
+    return config_check_first(c, N_CHECKS, err);
 }

@@ -36,14 +36,14 @@ struct message {
     struct bytes null_text; /* where there is no payload */
 };
 
-static void add(struct message *m, struct bytes name, struct bytes value)
+static void envelope_add(struct message *m, struct bytes name, struct bytes value)
 {
     size_t room = outrider__json_string_len(value);
     m->members[m->n++] = (struct member){name, value, room};
     m->room += name.len + room;
 }
 
-static char *put_members(char *p, const struct message *m)
+static char *envelope_put_members(char *p, const struct message *m)
 {
     for (size_t i = 0; i < m->n; i++) {
         p = envelope_put(p, m->members[i].name);
@@ -53,7 +53,7 @@ static char *put_members(char *p, const struct message *m)
 }
 
 /* Spares most payloads that are not JSON the try, and the room for it. */
-static bool may_be_json(struct bytes b)
+static bool envelope_may_be_json(struct bytes b)
 {
     size_t i = 0;
     while (i < b.len &&
@@ -64,13 +64,13 @@ static bool may_be_json(struct bytes b)
     return strchr("{[\"-0123456789tfn", b.data[i]) != NULL;
 }
 
-static int build_json(const struct message *m, struct bytes payload, struct arena *arena,
-                      struct bytes *ret, struct outrider_error *err)
+static int envelope_build_json(const struct message *m, struct bytes payload, struct arena *arena,
+                               struct bytes *ret, struct outrider_error *err)
 {
     char *start = outrider__arena_alloc(arena, m->room + m->json_name.len + payload.len + 1);
     if (start == NULL)
         return outrider__fail_nomem(err);
-    char *p = envelope_put(put_members(start, m), m->json_name);
+    char *p = envelope_put(envelope_put_members(start, m), m->json_name);
     ssize_t len = outrider__json_minify(payload, p);
     if (len < 0)
         return 0;
@@ -80,8 +80,8 @@ static int build_json(const struct message *m, struct bytes payload, struct aren
     return 1;
 }
 
-static int build_other(const struct message *m, struct bytes payload, struct arena *arena,
-                       struct bytes *ret, struct outrider_error *err)
+static int envelope_build_other(const struct message *m, struct bytes payload, struct arena *arena,
+                                struct bytes *ret, struct outrider_error *err)
 {
     bool is_null = bytes_is_null(payload), is_text = outrider__bytes_is_utf8(payload);
     struct bytes name = is_null ? m->null_text : is_text ? m->text_name : m->base64_name;
@@ -91,7 +91,7 @@ static int build_other(const struct message *m, struct bytes payload, struct are
     char *start = outrider__arena_alloc(arena, m->room + name.len + room + 1);
     if (start == NULL)
         return outrider__fail_nomem(err);
-    char *p = envelope_put(put_members(start, m), name);
+    char *p = envelope_put(envelope_put_members(start, m), name);
     if (!is_null && is_text) {
         p = outrider__json_put_string(p, payload, room);
     } else if (!is_null) {
@@ -104,15 +104,15 @@ static int build_other(const struct message *m, struct bytes payload, struct are
     return 0;
 }
 
-static int build(const struct message *m, struct bytes payload, struct arena *arena,
-                 struct bytes *ret, struct outrider_error *err)
+static int envelope_build(const struct message *m, struct bytes payload, struct arena *arena,
+                          struct bytes *ret, struct outrider_error *err)
 {
-    if (may_be_json(payload)) {
-        int r = build_json(m, payload, arena, ret, err);
+    if (envelope_may_be_json(payload)) {
+        int r = envelope_build_json(m, payload, arena, ret, err);
         if (r != 0)
             return r < 0 ? -1 : 0;
     }
-    return build_other(m, payload, arena, ret, err);
+    return envelope_build_other(m, payload, arena, ret, err);
 }
 
 int outrider__envelope_build(const struct event *e, struct arena *arena, struct bytes *ret_payload,
@@ -128,17 +128,17 @@ int outrider__envelope_build(const struct event *e, struct arena *arena, struct 
     outrider__clock_format(event_time_us(e), time);
     if (outrider__hex_show(e->aggregate_id, arena, &aggregate_id) < 0)
         return outrider__fail_nomem(err);
-    add(&m, BYTES_LIT("{\"eventId\":"), e->id);
-    add(&m, BYTES_LIT(",\"eventType\":"), e->event_type);
-    add(&m, BYTES_LIT(",\"aggregateId\":"), aggregate_id);
-    add(&m, BYTES_LIT(",\"aggregateType\":"), e->aggregate_type);
-    add(&m, BYTES_LIT(",\"occurredAt\":"), bytes_str(time));
-    return build(&m, e->payload, arena, ret_payload, err);
+    envelope_add(&m, BYTES_LIT("{\"eventId\":"), e->id);
+    envelope_add(&m, BYTES_LIT(",\"eventType\":"), e->event_type);
+    envelope_add(&m, BYTES_LIT(",\"aggregateId\":"), aggregate_id);
+    envelope_add(&m, BYTES_LIT(",\"aggregateType\":"), e->aggregate_type);
+    envelope_add(&m, BYTES_LIT(",\"occurredAt\":"), bytes_str(time));
+    return envelope_build(&m, e->payload, arena, ret_payload, err);
 }
 
 /* The value of the event's header as it stands in their JSON; NULL data: leave it out. */
-static struct bytes raw_header(const struct event *e, const struct object_member *o,
-                               struct arena *arena)
+static struct bytes envelope_raw_header(const struct event *e, const struct object_member *o,
+                                        struct arena *arena)
 {
     struct json_members m;
     struct bytes key, raw, text;
@@ -152,15 +152,16 @@ static struct bytes raw_header(const struct event *e, const struct object_member
 }
 
 /* Room for put_payload. */
-static size_t payload_room(struct bytes payload)
+static size_t envelope_payload_room(struct bytes payload)
 {
     size_t text = outrider__json_string_len(payload), base64 = base64_len(payload.len) + 2;
     return text > base64 ? text : base64;
 }
 
-static char *put_payload(char *p, struct bytes payload, bool is_string)
+static char *envelope_put_payload(char *p, struct bytes payload, bool is_string)
 {
-    ssize_t len = !is_string && may_be_json(payload) ? outrider__json_minify(payload, p) : -1;
+    ssize_t len =
+        !is_string && envelope_may_be_json(payload) ? outrider__json_minify(payload, p) : -1;
     if (bytes_is_null(payload))
         return envelope_put(p, BYTES_LIT("null"));
     if (len >= 0)
@@ -178,17 +179,18 @@ int outrider__object_build(const struct event *e, const struct object_member *me
                            struct outrider_error *err)
 {
     struct bytes *values = outrider__arena_alloc(arena, n * sizeof *values);
-    size_t room = sizeof "{\"payload\":null}" + payload_room(e->payload);
+    size_t room = sizeof "{\"payload\":null}" + envelope_payload_room(e->payload);
     if (values == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++) {
-        values[i] = raw_header(e, &members[i], arena);
+        values[i] = envelope_raw_header(e, &members[i], arena);
         room += outrider__json_string_len(members[i].name) + values[i].len + 2;
     }
     char *start = outrider__arena_alloc(arena, room), *p = start;
     if (start == NULL)
         return outrider__fail_nomem(err);
-    p = put_payload(envelope_put(p, BYTES_LIT("{\"payload\":")), e->payload, payload_is_string);
+    p = envelope_put_payload(envelope_put(p, BYTES_LIT("{\"payload\":")), e->payload,
+                             payload_is_string);
     for (size_t i = 0; i < n; i++) {
         if (bytes_is_null(values[i]))
             continue;
@@ -217,10 +219,10 @@ int outrider__cloudevent_build(const struct event *e, struct bytes source, struc
     outrider__clock_format(event_time_us(e), time);
     if (outrider__hex_show(e->aggregate_id, arena, &subject) < 0)
         return outrider__fail_nomem(err);
-    add(&m, BYTES_LIT("{\"specversion\":\"1.0\",\"id\":"), e->id);
-    add(&m, BYTES_LIT(",\"source\":"), source);
-    add(&m, BYTES_LIT(",\"type\":"), e->event_type);
-    add(&m, BYTES_LIT(",\"subject\":"), subject);
-    add(&m, BYTES_LIT(",\"time\":"), bytes_str(time));
-    return build(&m, e->payload, arena, ret_payload, err);
+    envelope_add(&m, BYTES_LIT("{\"specversion\":\"1.0\",\"id\":"), e->id);
+    envelope_add(&m, BYTES_LIT(",\"source\":"), source);
+    envelope_add(&m, BYTES_LIT(",\"type\":"), e->event_type);
+    envelope_add(&m, BYTES_LIT(",\"subject\":"), subject);
+    envelope_add(&m, BYTES_LIT(",\"time\":"), bytes_str(time));
+    return envelope_build(&m, e->payload, arena, ret_payload, err);
 }

@@ -73,7 +73,7 @@ struct bytes outrider__bytes_cut(struct bytes b)
 
 /* So large that those which an arena keeps hold a batch of events of 1 KiB: then a
  * steady flow does not allocate, up to a capacity of 16,384. */
-static size_t chunk_size_for(size_t capacity)
+static size_t event_chunk_size_for(size_t capacity)
 {
     const size_t least = 64 * 1024, most = 1024 * 1024, fit = capacity * 1024 / ARENA_KEEP;
     return fit < least ? least : fit > most ? most : fit;
@@ -83,7 +83,7 @@ int outrider__batch_init(struct batch *b, size_t capacity, size_t max_bytes,
                          struct outrider_error *err)
 {
     *b = (struct batch){.capacity = capacity, .max_bytes = max_bytes};
-    outrider__arena_init(&b->arena, chunk_size_for(capacity));
+    outrider__arena_init(&b->arena, event_chunk_size_for(capacity));
     b->events = outrider__pages_new(capacity, sizeof *b->events);
     b->n_slots = capacity;
     return b->events != NULL ? 0 : outrider__fail_nomem(err);
@@ -115,7 +115,7 @@ struct event *outrider__batch_slot(struct batch *b)
 }
 
 /* Without the beginning of a character at which outrider__bytes_cut() cut. */
-static struct bytes whole_characters(struct bytes v)
+static struct bytes event_whole_characters(struct bytes v)
 {
     size_t n = v.len;
     while (n > 0 && v.len - n < 3 && ((unsigned char)v.data[n - 1] & 0xC0) == 0x80)
@@ -134,7 +134,7 @@ int outrider__event_check_texts(struct event *e, struct outrider_error *err)
                  {"topic", &e->topic}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (e->is_oversize && texts[i].value->len == EVENT_TEXT_CUT)
-            *texts[i].value = whole_characters(*texts[i].value);
+            *texts[i].value = event_whole_characters(*texts[i].value);
         struct bytes v = *texts[i].value;
         if (v.len == 0 || e->is_malformed ||
             (outrider__bytes_is_utf8(v) && memchr(v.data, '\0', v.len) == NULL))

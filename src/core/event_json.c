@@ -13,116 +13,116 @@ struct reader {
     const char *key; /* of the member at hand, for errors */
 };
 
-static int wrong(struct reader *r, const char *what)
+static int event_json_wrong(struct reader *r, const char *what)
 {
     return outrider__fail(r->err, OUTRIDER_INVALID, OUTRIDER_STOP, "'%s' %s", r->key, what);
 }
 
-static bool is_null(struct bytes value)
+static bool event_json_is_null(struct bytes value)
 {
     return bytes_eq(value, BYTES_LIT("null"));
 }
 
 /* A string decoded, or a number as it stands; NULL for null. */
-static int read_text(struct reader *r, struct bytes value, const char **ret_text)
+static int event_json_read_text(struct reader *r, struct bytes value, const char **ret_text)
 {
     struct bytes text;
-    if (is_null(value)) {
+    if (event_json_is_null(value)) {
         *ret_text = NULL;
         return 0;
     }
     if (value.data[0] != '"' && value.data[0] != '-' &&
         !(value.data[0] >= '0' && value.data[0] <= '9'))
-        return wrong(r, "must be a string");
+        return event_json_wrong(r, "must be a string");
     if (outrider__json_text(value, r->arena, &text) < 0 ||
         outrider__arena_dup(r->arena, text, &text) < 0)
         return outrider__fail_nomem(r->err);
     if (text.len && memchr(text.data, 0, text.len))
-        return wrong(r, "holds a zero byte");
+        return event_json_wrong(r, "holds a zero byte");
     *ret_text = text.data;
     return 0;
 }
 
-static int read_aggregate_type(struct reader *r, struct bytes value)
+static int event_json_read_aggregate_type(struct reader *r, struct bytes value)
 {
-    return read_text(r, value, &r->event->aggregate_type);
+    return event_json_read_text(r, value, &r->event->aggregate_type);
 }
 
-static int read_aggregate_id(struct reader *r, struct bytes value)
+static int event_json_read_aggregate_id(struct reader *r, struct bytes value)
 {
-    return read_text(r, value, &r->event->aggregate_id);
+    return event_json_read_text(r, value, &r->event->aggregate_id);
 }
 
 static int read_event_type(struct reader *r, struct bytes value)
 {
-    return read_text(r, value, &r->event->event_type);
+    return event_json_read_text(r, value, &r->event->event_type);
 }
 
-static int read_id(struct reader *r, struct bytes value)
+static int event_json_read_id(struct reader *r, struct bytes value)
 {
-    return read_text(r, value, &r->event->id);
+    return event_json_read_text(r, value, &r->event->id);
 }
 
-static int read_topic(struct reader *r, struct bytes value)
+static int event_json_read_topic(struct reader *r, struct bytes value)
 {
-    return read_text(r, value, &r->event->topic);
+    return event_json_read_text(r, value, &r->event->topic);
 }
 
-static int read_key(struct reader *r, struct bytes value)
+static int event_json_read_key(struct reader *r, struct bytes value)
 {
-    return read_text(r, value, &r->event->partition_key);
+    return event_json_read_text(r, value, &r->event->partition_key);
 }
 
-static int read_time(struct reader *r, struct bytes value, int64_t *ret_us)
+static int event_json_read_time(struct reader *r, struct bytes value, int64_t *ret_us)
 {
     const char *text = NULL;
-    if (read_text(r, value, &text) < 0)
+    if (event_json_read_text(r, value, &text) < 0)
         return -1;
     if (text && outrider__clock_parse(bytes_str(text), ret_us) < 0)
-        return wrong(r, "must be a time such as 2026-01-31T08:00:00Z");
+        return event_json_wrong(r, "must be a time such as 2026-01-31T08:00:00Z");
     return 0;
 }
 
-static int read_occurred_at(struct reader *r, struct bytes value)
+static int event_json_read_occurred_at(struct reader *r, struct bytes value)
 {
-    return read_time(r, value, &r->event->occurred_at_us);
+    return event_json_read_time(r, value, &r->event->occurred_at_us);
 }
 
-static int read_expires_at(struct reader *r, struct bytes value)
+static int event_json_read_expires_at(struct reader *r, struct bytes value)
 {
-    return read_time(r, value, &r->event->expires_at_us);
+    return event_json_read_time(r, value, &r->event->expires_at_us);
 }
 
-static int read_partition(struct reader *r, struct bytes value)
+static int event_json_read_partition(struct reader *r, struct bytes value)
 {
     int64_t n = 0;
-    if (is_null(value))
+    if (event_json_is_null(value))
         return 0;
     for (size_t i = 0; i < value.len; i++) {
         if (value.data[i] < '0' || value.data[i] > '9' || n > INT32_MAX)
-            return wrong(r, "must be a whole number that is not negative");
+            return event_json_wrong(r, "must be a whole number that is not negative");
         n = n * 10 + (value.data[i] - '0');
     }
     if (n > INT32_MAX)
-        return wrong(r, "is too large");
+        return event_json_wrong(r, "is too large");
     r->event->partition = (int32_t)n;
     return 0;
 }
 
-static int read_headers(struct reader *r, struct bytes value)
+static int event_json_read_headers(struct reader *r, struct bytes value)
 {
     struct bytes copy;
-    if (is_null(value))
+    if (event_json_is_null(value))
         return 0;
     if (value.data[0] != '{')
-        return wrong(r, "must be an object of strings");
+        return event_json_wrong(r, "must be an object of strings");
     if (outrider__arena_dup(r->arena, value, &copy) < 0)
         return outrider__fail_nomem(r->err);
     r->event->headers = copy.data;
     return 0;
 }
 
-static int set_payload(struct reader *r, struct bytes payload)
+static int event_json_set_payload(struct reader *r, struct bytes payload)
 {
     if (r->event->payload)
         return outrider__fail(r->err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -133,16 +133,16 @@ static int set_payload(struct reader *r, struct bytes payload)
     return 0;
 }
 
-static int read_payload(struct reader *r, struct bytes value)
+static int event_json_read_payload(struct reader *r, struct bytes value)
 {
-    return set_payload(r, value);
+    return event_json_set_payload(r, value);
 }
 
 /* The inside of a string, decoded; an empty one is not NULL. */
-static int read_string(struct reader *r, struct bytes value, struct bytes *ret_text)
+static int event_json_read_string(struct reader *r, struct bytes value, struct bytes *ret_text)
 {
     if (value.data[0] != '"')
-        return wrong(r, "must be a string");
+        return event_json_wrong(r, "must be a string");
     if (outrider__json_text(value, r->arena, ret_text) < 0)
         return outrider__fail_nomem(r->err);
     if (bytes_is_null(*ret_text))
@@ -150,45 +150,46 @@ static int read_string(struct reader *r, struct bytes value, struct bytes *ret_t
     return 0;
 }
 
-static int read_payload_text(struct reader *r, struct bytes value)
+static int event_json_read_payload_text(struct reader *r, struct bytes value)
 {
     struct bytes text = BYTES_NULL;
-    return read_string(r, value, &text) < 0 ? -1 : set_payload(r, text);
+    return event_json_read_string(r, value, &text) < 0 ? -1 : event_json_set_payload(r, text);
 }
 
-static int read_payload_base64(struct reader *r, struct bytes value)
+static int event_json_read_payload_base64(struct reader *r, struct bytes value)
 {
     struct bytes text = BYTES_NULL, data;
-    if (read_string(r, value, &text) < 0)
+    if (event_json_read_string(r, value, &text) < 0)
         return -1;
     if (outrider__base64_decode(text, r->arena, &data) < 0)
-        return wrong(r, "is not base64");
-    return set_payload(r, data);
+        return event_json_wrong(r, "is not base64");
+    return event_json_set_payload(r, data);
 }
 
 static const struct {
     const char *key;
     int (*read)(struct reader *r, struct bytes value);
 } keys[] = {
-    {"aggregate_type", read_aggregate_type},
-    {"aggregate_id", read_aggregate_id},
+    {"aggregate_type", event_json_read_aggregate_type},
+    {"aggregate_id", event_json_read_aggregate_id},
     {"event_type", read_event_type},
-    {"payload", read_payload},
-    {"payload_text", read_payload_text},
-    {"payload_base64", read_payload_base64},
-    {"headers", read_headers},
-    {"topic", read_topic},
-    {"partition_key", read_key},
-    {"key", read_key},
-    {"partition", read_partition},
-    {"id", read_id},
-    {"occurred_at", read_occurred_at},
-    {"expires_at", read_expires_at},
+    {"payload", event_json_read_payload},
+    {"payload_text", event_json_read_payload_text},
+    {"payload_base64", event_json_read_payload_base64},
+    {"headers", event_json_read_headers},
+    {"topic", event_json_read_topic},
+    {"partition_key", event_json_read_key},
+    {"key", event_json_read_key},
+    {"partition", event_json_read_partition},
+    {"id", event_json_read_id},
+    {"occurred_at", event_json_read_occurred_at},
+    {"expires_at", event_json_read_expires_at},
 };
 
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
-static int read_member(struct reader *r, struct bytes raw_key, struct bytes value, unsigned *seen)
+static int event_json_read_member(struct reader *r, struct bytes raw_key, struct bytes value,
+                                  unsigned *seen)
 {
     struct bytes key;
     if (outrider__json_unescape(raw_key, r->arena, &key) < 0)
@@ -198,7 +199,7 @@ static int read_member(struct reader *r, struct bytes raw_key, struct bytes valu
             continue;
         r->key = keys[i].key;
         if (*seen & 1u << i)
-            return wrong(r, "stands twice");
+            return event_json_wrong(r, "stands twice");
         *seen |= 1u << i;
         return keys[i].read(r, value);
     }
@@ -206,7 +207,7 @@ static int read_member(struct reader *r, struct bytes raw_key, struct bytes valu
                           (int)(key.len < 60 ? key.len : 60), key.data);
 }
 
-static int check_required(struct reader *r)
+static int event_json_check_required(struct reader *r)
 {
     const struct outrider_event *e = r->event;
     const char *missing = NULL;
@@ -236,16 +237,16 @@ int outrider__event_from_json(struct bytes text, struct arena *arena,
                               outrider__json_is_valid(text) ? "is not a JSON object"
                                                             : "is not valid JSON");
     while (outrider__json_members_next(&m, &key, &value) == 1) {
-        if (read_member(&r, key, value, &seen) < 0)
+        if (event_json_read_member(&r, key, value, &seen) < 0)
             return -1;
     }
-    if (check_required(&r) < 0)
+    if (event_json_check_required(&r) < 0)
         return -1;
     *ret_event = event;
     return 0;
 }
 
-static int base64_digit(char c)
+static int event_json_base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -270,7 +271,7 @@ int outrider__base64_decode(struct bytes text, struct arena *arena, struct bytes
         return -1;
     unsigned bits = 0;
     for (size_t i = 0; i < len; i++) {
-        int digit = base64_digit(text.data[i]);
+        int digit = event_json_base64_digit(text.data[i]);
         if (digit < 0)
             return -1;
         bits = (bits << 6 | (unsigned)digit) & 0xffffff;

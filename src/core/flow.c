@@ -5,41 +5,41 @@
  */
 #include "core/option_value.h"
 
-static bool is_space(char c)
+static bool list_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static struct bytes trim(struct bytes b)
+static struct bytes list_trim(struct bytes b)
 {
-    while (b.len > 0 && is_space(b.data[0])) {
+    while (b.len > 0 && list_is_space(b.data[0])) {
         b.data++;
         b.len--;
     }
-    while (b.len > 0 && is_space(b.data[b.len - 1]))
+    while (b.len > 0 && list_is_space(b.data[b.len - 1]))
         b.len--;
     return b;
 }
 
 int outrider__flow_begin(struct flow *f, struct bytes text, char open, char close)
 {
-    text = trim(text);
+    text = list_trim(text);
     if (text.len > 0 && text.data[0] == open) {
         if (text.len < 2 || text.data[text.len - 1] != close)
             return -1;
-        text = trim(bytes_of(text.data + 1, text.len - 2));
+        text = list_trim(bytes_of(text.data + 1, text.len - 2));
     }
     *f = (struct flow){text.data, text.data + text.len, true};
     return 0;
 }
 
-static void skip_space(struct flow *f)
+static void list_skip_space(struct flow *f)
 {
-    while (f->p < f->end && is_space(*f->p))
+    while (f->p < f->end && list_is_space(*f->p))
         f->p++;
 }
 
-static int quoted(struct flow *f, struct arena *arena, struct bytes *ret)
+static int list_quoted(struct flow *f, struct arena *arena, struct bytes *ret)
 {
     char quote = *f->p++;
     char *out = outrider__arena_alloc(arena, (size_t)(f->end - f->p) + 1);
@@ -68,22 +68,22 @@ static int quoted(struct flow *f, struct arena *arena, struct bytes *ret)
 }
 
 /* A word up to the separator; it may not be empty unless it is quoted. */
-static int word(struct flow *f, struct arena *arena, char separator, struct bytes *ret)
+static int list_word(struct flow *f, struct arena *arena, char separator, struct bytes *ret)
 {
-    skip_space(f);
+    list_skip_space(f);
     if (f->p < f->end && (*f->p == '"' || *f->p == '\''))
-        return quoted(f, arena, ret);
+        return list_quoted(f, arena, ret);
     const char *start = f->p;
     while (f->p < f->end && *f->p != separator && *f->p != ',')
         f->p++;
-    struct bytes b = trim(bytes_of(start, (size_t)(f->p - start)));
+    struct bytes b = list_trim(bytes_of(start, (size_t)(f->p - start)));
     return b.len == 0 ? -1 : outrider__arena_dup(arena, b, ret);
 }
 
 int outrider__flow_next(struct flow *f, struct arena *arena, struct bytes *ret_name,
                         struct bytes *ret_item)
 {
-    skip_space(f);
+    list_skip_space(f);
     if (f->p == f->end)
         return 0;
     if (!f->is_first) {
@@ -92,20 +92,20 @@ int outrider__flow_next(struct flow *f, struct arena *arena, struct bytes *ret_n
     }
     f->is_first = false;
     if (ret_name != NULL) {
-        if (word(f, arena, ':', ret_name) < 0)
+        if (list_word(f, arena, ':', ret_name) < 0)
             return -1;
-        skip_space(f);
+        list_skip_space(f);
         if (f->p == f->end || *f->p++ != ':')
             return -1;
     }
-    return word(f, arena, ',', ret_item) < 0 ? -1 : 1;
+    return list_word(f, arena, ',', ret_item) < 0 ? -1 : 1;
 }
 
 void outrider__flow_append(struct strbuf *out, const char *item)
 {
     size_t n = strlen(item);
-    if (n > 0 && strpbrk(item, ",:[]{}\"'\\#&*!|>%@`\t\r\n") == NULL && !is_space(item[0]) &&
-        !is_space(item[n - 1])) {
+    if (n > 0 && strpbrk(item, ",:[]{}\"'\\#&*!|>%@`\t\r\n") == NULL && !list_is_space(item[0]) &&
+        !list_is_space(item[n - 1])) {
         strbuf_append_str(out, item);
         return;
     }

@@ -25,7 +25,7 @@ int outrider__header_name_check(struct bytes name, struct outrider_error *err)
                                             "a header's name is longer than 255 bytes");
 }
 
-static void plan_add(struct header_plan *plan, const char *name, enum header_value value)
+static void headers_plan_add(struct header_plan *plan, const char *name, enum header_value value)
 {
     if (name == NULL || name[0] == '\0')
         return;
@@ -35,26 +35,26 @@ static void plan_add(struct header_plan *plan, const char *name, enum header_val
     plan->n++;
 }
 
-static void plan_all(struct header_plan *plan, const struct pipeline_config *c)
+static void headers_plan_all(struct header_plan *plan, const struct pipeline_config *c)
 {
-    plan_add(plan, c->headers.event_id, HEADER_EVENT_ID);
-    plan_add(plan, c->headers.event_type, HEADER_EVENT_TYPE);
-    plan_add(plan, c->headers.aggregate_type, HEADER_AGGREGATE_TYPE);
+    headers_plan_add(plan, c->headers.event_id, HEADER_EVENT_ID);
+    headers_plan_add(plan, c->headers.event_type, HEADER_EVENT_TYPE);
+    headers_plan_add(plan, c->headers.aggregate_type, HEADER_AGGREGATE_TYPE);
     if (c->form == FORM_CLOUDEVENTS)
-        plan_add(plan, CONTENT_TYPE, HEADER_STRUCTURED_TYPE);
+        headers_plan_add(plan, CONTENT_TYPE, HEADER_STRUCTURED_TYPE);
     if (c->form != FORM_CLOUDEVENTS_BINARY)
         return;
-    plan_add(plan, "ce-specversion", HEADER_SPECVERSION);
-    plan_add(plan, "ce-id", HEADER_EVENT_ID);
-    plan_add(plan, "ce-source", HEADER_SOURCE);
-    plan_add(plan, "ce-type", HEADER_EVENT_TYPE);
-    plan_add(plan, "ce-subject", HEADER_SUBJECT);
-    plan_add(plan, "ce-time", HEADER_TIME);
+    headers_plan_add(plan, "ce-specversion", HEADER_SPECVERSION);
+    headers_plan_add(plan, "ce-id", HEADER_EVENT_ID);
+    headers_plan_add(plan, "ce-source", HEADER_SOURCE);
+    headers_plan_add(plan, "ce-type", HEADER_EVENT_TYPE);
+    headers_plan_add(plan, "ce-subject", HEADER_SUBJECT);
+    headers_plan_add(plan, "ce-time", HEADER_TIME);
     plan->with_content_type = true;
 }
 
-static int plan_columns(struct header_plan *plan, const struct string_map *columns,
-                        struct arena *arena, struct outrider_error *err)
+static int headers_plan_columns(struct header_plan *plan, const struct string_map *columns,
+                                struct arena *arena, struct outrider_error *err)
 {
     plan->columns = outrider__arena_alloc(arena, columns->n * sizeof *plan->columns);
     if (plan->columns == NULL)
@@ -67,7 +67,7 @@ static int plan_columns(struct header_plan *plan, const struct string_map *colum
 }
 
 /* Where it stands among them, or how many there are. */
-static size_t column_rank(const struct header_plan *plan, struct bytes name)
+static size_t headers_column_rank(const struct header_plan *plan, struct bytes name)
 {
     size_t i = 0;
     while (i < plan->n_columns && !bytes_eq(plan->columns[i], name))
@@ -76,8 +76,8 @@ static size_t column_rank(const struct header_plan *plan, struct bytes name)
 }
 
 /* "header", or "header=member". */
-static int plan_member(struct header_plan *plan, const char *item, struct arena *arena,
-                       struct outrider_error *err)
+static int headers_plan_member(struct header_plan *plan, const char *item, struct arena *arena,
+                               struct outrider_error *err)
 {
     struct object_member *o = &plan->members[plan->n_members];
     struct bytes text;
@@ -86,7 +86,7 @@ static int plan_member(struct header_plan *plan, const char *item, struct arena 
     const char *equals = text.len > 0 ? memchr(text.data, '=', text.len) : NULL;
     o->header = equals != NULL ? bytes_of(text.data, (size_t)(equals - text.data)) : text;
     o->name = equals != NULL ? bytes_of(equals + 1, text.len - o->header.len - 1) : text;
-    o->is_column = column_rank(plan, o->header) < plan->n_columns;
+    o->is_column = headers_column_rank(plan, o->header) < plan->n_columns;
     bool is_taken = bytes_eq_str(o->name, "payload") || o->name.len == 0;
     for (size_t i = 0; i < plan->n_members; i++)
         is_taken |= bytes_eq(plan->members[i].name, o->name);
@@ -99,15 +99,15 @@ static int plan_member(struct header_plan *plan, const char *item, struct arena 
     return 0;
 }
 
-static int plan_members(struct header_plan *plan, const struct pipeline_config *c,
-                        struct arena *arena, struct outrider_error *err)
+static int headers_plan_members(struct header_plan *plan, const struct pipeline_config *c,
+                                struct arena *arena, struct outrider_error *err)
 {
     size_t n = c->form == FORM_OBJECT ? c->object.members.n : 0;
     plan->members = outrider__arena_alloc(arena, n * sizeof *plan->members);
     if (plan->members == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        if (plan_member(plan, c->object.members.items[i], arena, err) < 0)
+        if (headers_plan_member(plan, c->object.members.items[i], arena, err) < 0)
             return -1;
     return 0;
 }
@@ -117,12 +117,12 @@ int outrider__headers_plan(const struct pipeline_config *c, struct arena *arena,
 {
     struct header_plan plan = {.n = 0};
     const char *source = c->source_uri != NULL ? c->source_uri : "";
-    plan_all(&plan, c);
+    headers_plan_all(&plan, c);
     char *p = outrider__arena_alloc(arena, plan.names.len);
     if (p == NULL || outrider__arena_dup(arena, bytes_str(source), &plan.source) < 0)
         return outrider__fail_nomem(err);
-    if (plan_columns(&plan, &c->map.header_columns, arena, err) < 0 ||
-        plan_members(&plan, c, arena, err) < 0)
+    if (headers_plan_columns(&plan, &c->map.header_columns, arena, err) < 0 ||
+        headers_plan_members(&plan, c, arena, err) < 0)
         return -1;
     plan.names.data = p;
     for (size_t i = 0; i < plan.n; i++) {
@@ -135,16 +135,17 @@ int outrider__headers_plan(const struct pipeline_config *c, struct arena *arena,
     return 0;
 }
 
-static bool same_name(struct bytes a, struct bytes b)
+static bool headers_same_name(struct bytes a, struct bytes b)
 {
     return a.len == b.len && (a.len == 0 || strncasecmp(a.data, b.data, a.len) == 0);
 }
 
-static bool is_left_out(const struct header_plan *plan, struct bytes name, struct bytes raw,
-                        bool is_column)
+static bool headers_is_left_out(const struct header_plan *plan, struct bytes name, struct bytes raw,
+                                bool is_column)
 {
     for (size_t i = 0; i < plan->n; i++)
-        if (is_column ? bytes_eq(plan->ours[i].name, name) : same_name(plan->ours[i].name, name))
+        if (is_column ? bytes_eq(plan->ours[i].name, name)
+                      : headers_same_name(plan->ours[i].name, name))
             return true;
     for (size_t i = 0; i < plan->n_members; i++)
         if (bytes_eq(plan->members[i].header, name))
@@ -154,19 +155,19 @@ static bool is_left_out(const struct header_plan *plan, struct bytes name, struc
 
 /* Those of columns come first, as configured; the rest stays as it is. Nearly always all
  * of them are in place. */
-static void put_in_order(const struct header_plan *plan, struct header *out, size_t n)
+static void headers_put_in_order(const struct header_plan *plan, struct header *out, size_t n)
 {
     for (size_t i = 1; plan->n_columns > 0 && i < n; i++) {
         struct header h = out[i];
-        size_t rank = column_rank(plan, h.name), k = i;
-        for (; k > 0 && column_rank(plan, out[k - 1].name) > rank; k--)
+        size_t rank = headers_column_rank(plan, h.name), k = i;
+        for (; k > 0 && headers_column_rank(plan, out[k - 1].name) > rank; k--)
             out[k] = out[k - 1];
         out[k] = h;
     }
 }
 
-static int value_of(const struct header_plan *plan, enum header_value value, const struct event *e,
-                    struct arena *arena, struct bytes *ret)
+static int headers_value_of(const struct header_plan *plan, enum header_value value,
+                            const struct event *e, struct arena *arena, struct bytes *ret)
 {
     char time[CLOCK_TEXT_SIZE];
     switch (value) {
@@ -197,8 +198,8 @@ static int value_of(const struct header_plan *plan, enum header_value value, con
 }
 
 /* Names are copied because the plan may be replaced while a sink holds the delivery. */
-static int put_ours(const struct header_plan *plan, const struct event *e, struct arena *arena,
-                    struct header *out)
+static int headers_put_ours(const struct header_plan *plan, const struct event *e,
+                            struct arena *arena, struct header *out)
 {
     struct bytes names;
     if (outrider__arena_dup(arena, plan->names, &names) < 0)
@@ -206,13 +207,13 @@ static int put_ours(const struct header_plan *plan, const struct event *e, struc
     for (size_t i = 0; i < plan->n; i++) {
         struct bytes name = plan->ours[i].name;
         out[i].name = bytes_of(names.data + (name.data - plan->names.data), name.len);
-        if (value_of(plan, plan->ours[i].value, e, arena, &out[i].value) < 0)
+        if (headers_value_of(plan, plan->ours[i].value, e, arena, &out[i].value) < 0)
             return -1;
     }
     return 0;
 }
 
-static bool has_own(const struct event *e)
+static bool headers_has_own(const struct event *e)
 {
     return e->headers.len > 0 && !bytes_eq(e->headers, BYTES_LIT("{}"));
 }
@@ -221,7 +222,7 @@ static bool has_own(const struct event *e)
 
 /* No more members than this: one comma between two. Where there are many, they may stand
  * in values, each of which would take the room of a header: then members are counted. */
-static size_t own_bound(const struct event *e)
+static size_t headers_own_bound(const struct event *e)
 {
     struct json_members m;
     struct bytes key, raw;
@@ -236,8 +237,8 @@ static size_t own_bound(const struct event *e)
 }
 
 /* How many were put, or -1 for want of memory, or -2 where they are malformed. */
-static ssize_t put_own(const struct header_plan *plan, const struct event *e, struct arena *arena,
-                       struct header *out, bool *ret_has_content_type)
+static ssize_t headers_put_own(const struct header_plan *plan, const struct event *e,
+                               struct arena *arena, struct header *out, bool *ret_has_content_type)
 {
     struct json_members m;
     struct bytes key, raw;
@@ -250,17 +251,18 @@ static ssize_t put_own(const struct header_plan *plan, const struct event *e, st
         if (outrider__json_unescape(key, arena, &h->name) < 0 ||
             outrider__json_text(raw, arena, &h->value) < 0)
             return -1;
-        if (is_left_out(plan, h->name, raw, column_rank(plan, h->name) < plan->n_columns))
+        if (headers_is_left_out(plan, h->name, raw,
+                                headers_column_rank(plan, h->name) < plan->n_columns))
             continue;
-        if (same_name(h->name, BYTES_LIT(CONTENT_TYPE)))
+        if (headers_same_name(h->name, BYTES_LIT(CONTENT_TYPE)))
             *ret_has_content_type = true;
         n++;
     }
-    put_in_order(plan, out, n);
+    headers_put_in_order(plan, out, n);
     return more < 0 ? -2 : (ssize_t)n;
 }
 
-static struct header content_type_of(const struct event *e)
+static struct header headers_content_type_of(const struct event *e)
 {
     struct header h = {BYTES_LIT(CONTENT_TYPE), BYTES_LIT("application/octet-stream")};
     if (outrider__json_is_valid(e->payload))
@@ -274,13 +276,13 @@ int outrider__headers_build(const struct header_plan *plan, const struct event *
                             bool lenient, struct arena *arena, struct header **ret_headers,
                             size_t *ret_n, struct outrider_error *err)
 {
-    bool own = has_own(e), has_content_type = false;
-    size_t room = plan->n + (own ? own_bound(e) : 0) + 1 + spare;
+    bool own = headers_has_own(e), has_content_type = false;
+    size_t room = plan->n + (own ? headers_own_bound(e) : 0) + 1 + spare;
     struct header *out = outrider__arena_alloc(arena, room * sizeof *out);
-    if (out == NULL || put_ours(plan, e, arena, out) < 0)
+    if (out == NULL || headers_put_ours(plan, e, arena, out) < 0)
         return outrider__fail_nomem(err);
     size_t n = plan->n;
-    ssize_t added = own ? put_own(plan, e, arena, out + n, &has_content_type) : 0;
+    ssize_t added = own ? headers_put_own(plan, e, arena, out + n, &has_content_type) : 0;
     if (added == -1)
         return outrider__fail_nomem(err);
     if (added < 0 && !lenient)
@@ -289,7 +291,7 @@ int outrider__headers_build(const struct header_plan *plan, const struct event *
                               "headers, then retry the dead letter");
     n += added > 0 ? (size_t)added : 0;
     if (plan->with_content_type && !has_content_type && !bytes_is_null(e->payload))
-        out[n++] = content_type_of(e);
+        out[n++] = headers_content_type_of(e);
     *ret_headers = out;
     *ret_n = n;
     return 0;

@@ -28,7 +28,7 @@ static bool intent_is_held(const struct event *e)
            e->outcome == OUTCOME_DEAD;
 }
 
-static enum item item_of(const struct batch *b, const struct event *e, unsigned flags)
+static enum item intent_item_of(const struct batch *b, const struct event *e, unsigned flags)
 {
     if (intent_is_held(e))
         return (flags & INTENT_VALUES) != 0 && !e->is_parked ? ITEM_FULL : ITEM_BRIEF;
@@ -37,7 +37,7 @@ static enum item item_of(const struct batch *b, const struct event *e, unsigned 
                                                                                       : ITEM_RUN;
 }
 
-static void put(struct strbuf *out, uint64_t n)
+static void intent_put(struct strbuf *out, uint64_t n)
 {
     char raw[8];
     for (int i = 0; i < 8; i++)
@@ -45,63 +45,63 @@ static void put(struct strbuf *out, uint64_t n)
     outrider__strbuf_append(out, bytes_of(raw, sizeof raw));
 }
 
-static void put_bytes(struct strbuf *out, struct bytes b)
+static void intent_put_bytes(struct strbuf *out, struct bytes b)
 {
-    put(out, bytes_is_null(b) ? NULL_LENGTH : b.len);
+    intent_put(out, bytes_is_null(b) ? NULL_LENGTH : b.len);
     if (!bytes_is_null(b))
         outrider__strbuf_append(out, b);
 }
 
-static void put_failure(struct strbuf *out, const struct outrider_error *why)
+static void intent_put_failure(struct strbuf *out, const struct outrider_error *why)
 {
-    put_bytes(out, why != NULL ? bytes_str(outrider_code_name(why->code)) : BYTES_NULL);
+    intent_put_bytes(out, why != NULL ? bytes_str(outrider_code_name(why->code)) : BYTES_NULL);
     if (why == NULL)
         return;
-    put_bytes(out, bytes_str(why->origin));
-    put_bytes(out, bytes_str(why->message));
+    intent_put_bytes(out, bytes_str(why->origin));
+    intent_put_bytes(out, bytes_str(why->message));
 }
 
-static void put_answer(struct strbuf *out, const struct answer *a)
+static void intent_put_answer(struct strbuf *out, const struct answer *a)
 {
-    put(out, (uint64_t)(int64_t)a->status);
-    put(out, a->is_cut);
-    put_bytes(out, a->body);
+    intent_put(out, (uint64_t)(int64_t)a->status);
+    intent_put(out, a->is_cut);
+    intent_put_bytes(out, a->body);
 }
 
-static uint64_t flags_of(const struct event *e)
+static uint64_t intent_flags_of(const struct event *e)
 {
     return (e->is_parked ? FLAG_PARKED : 0U) | (e->is_oversize ? FLAG_OVERSIZE : 0U) |
            (e->answer != NULL ? FLAG_ANSWER : 0U);
 }
 
-static void put_event(struct strbuf *out, const struct event *e, enum item item)
+static void intent_put_event(struct strbuf *out, const struct event *e, enum item item)
 {
-    put(out, e->outcome);
-    put(out, flags_of(e));
-    put(out, (uint64_t)e->seq);
-    put(out, (uint64_t)e->arrival);
-    put(out, e->attempts);
-    put(out, (uint64_t)e->next_attempt_us);
-    put_bytes(out, e->id);
-    put_bytes(out, e->aggregate_id);
-    put_bytes(out, e->partition_key);
-    put_failure(out, intent_is_held(e) ? e->failure : NULL);
+    intent_put(out, e->outcome);
+    intent_put(out, intent_flags_of(e));
+    intent_put(out, (uint64_t)e->seq);
+    intent_put(out, (uint64_t)e->arrival);
+    intent_put(out, e->attempts);
+    intent_put(out, (uint64_t)e->next_attempt_us);
+    intent_put_bytes(out, e->id);
+    intent_put_bytes(out, e->aggregate_id);
+    intent_put_bytes(out, e->partition_key);
+    intent_put_failure(out, intent_is_held(e) ? e->failure : NULL);
     if (e->answer != NULL)
-        put_answer(out, e->answer);
+        intent_put_answer(out, e->answer);
     if (item != ITEM_FULL)
         return;
-    put_bytes(out, e->aggregate_type);
-    put_bytes(out, e->event_type);
-    put_bytes(out, e->payload);
-    put_bytes(out, e->headers);
-    put_bytes(out, e->topic);
-    put(out, (uint64_t)(int64_t)e->partition);
-    put(out, (uint64_t)e->occurred_at_us);
-    put(out, (uint64_t)e->created_at_us);
-    put(out, (uint64_t)e->expires_at_us);
+    intent_put_bytes(out, e->aggregate_type);
+    intent_put_bytes(out, e->event_type);
+    intent_put_bytes(out, e->payload);
+    intent_put_bytes(out, e->headers);
+    intent_put_bytes(out, e->topic);
+    intent_put(out, (uint64_t)(int64_t)e->partition);
+    intent_put(out, (uint64_t)e->occurred_at_us);
+    intent_put(out, (uint64_t)e->created_at_us);
+    intent_put(out, (uint64_t)e->expires_at_us);
 }
 
-static bool has_answers(const struct batch *b)
+static bool intent_has_answers(const struct batch *b)
 {
     for (size_t i = 0; i < b->n; i++)
         if (b->events[i].answer != NULL)
@@ -112,26 +112,26 @@ static bool has_answers(const struct batch *b)
 int outrider__intent_write(const struct batch *b, unsigned flags, struct bytes own,
                            struct strbuf *out, struct outrider_error *err)
 {
-    const char *magic = has_answers(b) ? magic_answers : magic_plain;
+    const char *magic = intent_has_answers(b) ? magic_answers : magic_plain;
     outrider__strbuf_append(out, bytes_of(magic, MAGIC_SIZE));
-    put(out, b->is_parked);
-    put_bytes(out, own);
-    put(out, b->n);
+    intent_put(out, b->is_parked);
+    intent_put_bytes(out, own);
+    intent_put(out, b->n);
     for (size_t i = 0; i < b->n;) {
         const struct event *e = &b->events[i];
-        enum item item = item_of(b, e, flags);
-        put(out, item);
+        enum item item = intent_item_of(b, e, flags);
+        intent_put(out, item);
         if (item != ITEM_RUN) {
-            put_event(out, e, item);
+            intent_put_event(out, e, item);
             i++;
             continue;
         }
         size_t n = 1;
         while (b->events[i + n].outcome == e->outcome &&
-               item_of(b, &b->events[i + n], flags) == ITEM_RUN)
+               intent_item_of(b, &b->events[i + n], flags) == ITEM_RUN)
             n++;
-        put(out, e->outcome);
-        put(out, n);
+        intent_put(out, e->outcome);
+        intent_put(out, n);
         i += n;
     }
     return out->failed ? outrider__fail_nomem(err) : 0;
@@ -145,7 +145,7 @@ struct reader {
     bool failed, is_out_of_memory;
 };
 
-static uint64_t get(struct reader *r)
+static uint64_t intent_get(struct reader *r)
 {
     uint64_t n = 0;
     if (r->failed || r->end - r->p < 8) {
@@ -158,16 +158,16 @@ static uint64_t get(struct reader *r)
     return n;
 }
 
-static uint64_t get_below(struct reader *r, uint64_t limit)
+static uint64_t intent_get_below(struct reader *r, uint64_t limit)
 {
-    uint64_t n = get(r);
+    uint64_t n = intent_get(r);
     r->failed |= n >= limit;
     return r->failed ? 0 : n;
 }
 
-static struct bytes get_bytes(struct reader *r)
+static struct bytes intent_get_bytes(struct reader *r)
 {
-    uint64_t len = get(r);
+    uint64_t len = intent_get(r);
     struct bytes copy = BYTES_NULL;
     if (r->failed || len == NULL_LENGTH)
         return BYTES_NULL;
@@ -181,7 +181,7 @@ static struct bytes get_bytes(struct reader *r)
     return copy;
 }
 
-static void copy_text(char *to, size_t size, struct bytes from)
+static void intent_copy_text(char *to, size_t size, struct bytes from)
 {
     size_t n = from.len < size ? from.len : size - 1;
     if (n > 0)
@@ -189,10 +189,10 @@ static void copy_text(char *to, size_t size, struct bytes from)
     to[n] = '\0';
 }
 
-static struct outrider_error *get_failure(struct reader *r)
+static struct outrider_error *intent_get_failure(struct reader *r)
 {
     char name[64];
-    struct bytes code = get_bytes(r);
+    struct bytes code = intent_get_bytes(r);
     if (r->failed || bytes_is_null(code))
         return NULL;
     struct outrider_error *why = outrider__arena_alloc(r->arena, sizeof *why);
@@ -200,75 +200,75 @@ static struct outrider_error *get_failure(struct reader *r)
         r->failed = r->is_out_of_memory = true;
         return NULL;
     }
-    copy_text(name, sizeof name, code);
+    intent_copy_text(name, sizeof name, code);
     why->code = outrider_code_by_name(name);
     if (why->code == OUTRIDER_CODE_COUNT) /* of a newer version */
         why->code = OUTRIDER_REJECTED;
     why->disposition = OUTRIDER_RETRY;
-    copy_text(why->origin, sizeof why->origin, get_bytes(r));
-    copy_text(why->message, sizeof why->message, get_bytes(r));
+    intent_copy_text(why->origin, sizeof why->origin, intent_get_bytes(r));
+    intent_copy_text(why->message, sizeof why->message, intent_get_bytes(r));
     return why;
 }
 
-static const struct answer *get_answer(struct reader *r)
+static const struct answer *intent_get_answer(struct reader *r)
 {
     struct answer *a = outrider__arena_alloc(r->arena, sizeof *a);
     if (a == NULL) {
         r->failed = r->is_out_of_memory = true;
         return NULL;
     }
-    a->status = (int32_t)(int64_t)get(r);
-    a->is_cut = get_below(r, 2) != 0;
-    a->body = get_bytes(r);
+    a->status = (int32_t)(int64_t)intent_get(r);
+    a->is_cut = intent_get_below(r, 2) != 0;
+    a->body = intent_get_bytes(r);
     r->failed |= a->body.len > ANSWER_MAX;
     return a;
 }
 
-static void get_event(struct reader *r, struct event *e, enum item item)
+static void intent_get_event(struct reader *r, struct event *e, enum item item)
 {
-    e->outcome = (enum outcome)get_below(r, OUTCOME_COUNT);
-    uint64_t flags = get_below(r, r->may_have_answers ? 2 * FLAG_ANSWER : FLAG_ANSWER);
+    e->outcome = (enum outcome)intent_get_below(r, OUTCOME_COUNT);
+    uint64_t flags = intent_get_below(r, r->may_have_answers ? 2 * FLAG_ANSWER : FLAG_ANSWER);
     e->is_parked = (flags & FLAG_PARKED) != 0;
     e->is_oversize = (flags & FLAG_OVERSIZE) != 0;
-    e->seq = (int64_t)get(r);
-    e->arrival = (int64_t)get(r);
-    e->attempts = (uint32_t)get_below(r, UINT32_MAX);
-    e->next_attempt_us = (int64_t)get(r);
-    e->id = get_bytes(r);
-    e->aggregate_id = get_bytes(r);
-    e->partition_key = get_bytes(r);
-    e->failure = get_failure(r);
+    e->seq = (int64_t)intent_get(r);
+    e->arrival = (int64_t)intent_get(r);
+    e->attempts = (uint32_t)intent_get_below(r, UINT32_MAX);
+    e->next_attempt_us = (int64_t)intent_get(r);
+    e->id = intent_get_bytes(r);
+    e->aggregate_id = intent_get_bytes(r);
+    e->partition_key = intent_get_bytes(r);
+    e->failure = intent_get_failure(r);
     if ((flags & FLAG_ANSWER) != 0)
-        e->answer = get_answer(r);
+        e->answer = intent_get_answer(r);
     /* Early versions wrote no flag for it. */
     e->is_oversize |= e->failure != NULL && e->failure->code == OUTRIDER_TOO_LARGE;
     if (item != ITEM_FULL)
         return;
-    e->aggregate_type = get_bytes(r);
-    e->event_type = get_bytes(r);
-    e->payload = get_bytes(r);
-    e->headers = get_bytes(r);
-    e->topic = get_bytes(r);
-    e->partition = (int32_t)(int64_t)get(r);
-    e->occurred_at_us = (int64_t)get(r);
-    e->created_at_us = (int64_t)get(r);
-    e->expires_at_us = (int64_t)get(r);
+    e->aggregate_type = intent_get_bytes(r);
+    e->event_type = intent_get_bytes(r);
+    e->payload = intent_get_bytes(r);
+    e->headers = intent_get_bytes(r);
+    e->topic = intent_get_bytes(r);
+    e->partition = (int32_t)(int64_t)intent_get(r);
+    e->occurred_at_us = (int64_t)intent_get(r);
+    e->created_at_us = (int64_t)intent_get(r);
+    e->expires_at_us = (int64_t)intent_get(r);
     e->payload_len = e->payload.len;
 }
 
-static void get_events(struct reader *r, struct batch *b)
+static void intent_get_events(struct reader *r, struct batch *b)
 {
     while (!r->failed && b->n < b->capacity) {
-        enum item item = (enum item)get_below(r, ITEM_FULL + 1);
+        enum item item = (enum item)intent_get_below(r, ITEM_FULL + 1);
         if (item != ITEM_RUN) {
             struct event *e = &b->events[b->n];
             *e = (struct event){.partition = -1, .batch = b};
-            get_event(r, e, item);
+            intent_get_event(r, e, item);
             b->n++;
             continue;
         }
-        enum outcome outcome = (enum outcome)get_below(r, OUTCOME_COUNT);
-        uint64_t n = get_below(r, b->capacity - b->n + 1);
+        enum outcome outcome = (enum outcome)intent_get_below(r, OUTCOME_COUNT);
+        uint64_t n = intent_get_below(r, b->capacity - b->n + 1);
         r->failed |= n == 0;
         for (; n > 0; n--)
             b->events[b->n++] =
@@ -291,9 +291,9 @@ int outrider__intent_read(struct bytes body, struct batch *ret_batch, struct byt
     r.p += r.failed ? 0 : MAGIC_SIZE;
     outrider__arena_init(&early, 64 * 1024);
     r.arena = &early;
-    bool is_parked = get_below(&r, 2) != 0;
-    struct bytes own = get_bytes(&r);
-    uint64_t n = get_below(&r, EVENTS_MAX + 1);
+    bool is_parked = intent_get_below(&r, 2) != 0;
+    struct bytes own = intent_get_bytes(&r);
+    uint64_t n = intent_get_below(&r, EVENTS_MAX + 1);
     if (!r.failed && outrider__batch_init(&b, n > 0 ? n : 1, SIZE_MAX, err) < 0) {
         outrider__arena_release(&early);
         return -1;
@@ -303,7 +303,7 @@ int outrider__intent_read(struct bytes body, struct batch *ret_batch, struct byt
         b.arena = early;
         b.capacity = n;
         r.arena = &b.arena;
-        get_events(&r, &b);
+        intent_get_events(&r, &b);
     }
     if (r.failed || r.p != r.end || b.n != n) {
         if (b.events == NULL)

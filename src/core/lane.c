@@ -35,7 +35,7 @@ void outrider__lanes_clear(struct lane_table *t)
     t->n_touched = 0;
 }
 
-static struct lane *take_free(struct lane_table *t)
+static struct lane *lane_take_free(struct lane_table *t)
 {
     struct lane *l = t->free;
     if (l == NULL) {
@@ -54,7 +54,7 @@ struct lane *outrider__lane_get(struct lane_table *t, struct bytes key)
     while (l != NULL && l->hash != hash)
         l = l->chain;
     if (l == NULL) {
-        l = take_free(t);
+        l = lane_take_free(t);
         *l = (struct lane){.hash = hash, .chain = *bucket};
         *bucket = l;
     }

@@ -29,7 +29,7 @@ static struct option_table {
 } made;
 static pthread_once_t made_once = PTHREAD_ONCE_INIT;
 
-static struct bytes section_of(const struct option *o)
+static struct bytes table_section_of(const struct option *o)
 {
     const char *dot = strchr(o->name, '.');
     return dot != NULL ? bytes_of(o->name, (size_t)(dot - o->name)) : BYTES_LIT("");
@@ -37,7 +37,7 @@ static struct bytes section_of(const struct option *o)
 
 static void table_add(const struct option *o, size_t offset)
 {
-    struct bytes section = section_of(o);
+    struct bytes section = table_section_of(o);
     assert(made.n < ROWS_MAX);
     made.rows[made.n] = *o;
     made.rows[made.n].offset += offset;
@@ -75,7 +75,7 @@ static void table_add_adapters(struct bytes section)
         const struct adapter *a = outrider__adapters[i].adapter;
         size_t offset = offsetof(struct pipeline_config, own) + made.places[i].offset;
         for (size_t k = 0; k < a->n_options; k++)
-            if (bytes_eq(section_of(&a->options[k]), section))
+            if (bytes_eq(table_section_of(&a->options[k]), section))
                 table_add(&a->options[k], offset);
     }
 }
@@ -86,9 +86,9 @@ static void table_make(void)
     const struct option *rows = outrider__core_options(&n);
     table_place();
     for (size_t i = 0; i < n; i++) {
-        struct bytes section = section_of(&rows[i]);
+        struct bytes section = table_section_of(&rows[i]);
         table_add(&rows[i], 0);
-        if (i + 1 == n || !bytes_eq(section_of(&rows[i + 1]), section))
+        if (i + 1 == n || !bytes_eq(table_section_of(&rows[i + 1]), section))
             table_add_adapters(section);
     }
 }
@@ -113,7 +113,7 @@ const struct adapter_place *outrider__adapter_places(void)
 
 /* Columns have the names of half the other options, and an application's lease that of
  * a relay's: they need their section. */
-static const char *short_name(const struct option *o)
+static const char *table_short_name(const struct option *o)
 {
     if (strncmp(o->name, "map.", 4) == 0 || strncmp(o->name, "hybrid.", 7) == 0)
         return o->name;
@@ -140,7 +140,7 @@ const struct option *outrider__option_find(struct bytes name)
     if (outrider__option_is_section(name))
         return NULL;
     for (size_t i = 0; i < t->n; i++) {
-        if (!bytes_eq_str(name, short_name(&t->rows[i])))
+        if (!bytes_eq_str(name, table_short_name(&t->rows[i])))
             continue;
         if (found != NULL)
             return NULL;
@@ -179,8 +179,8 @@ struct nearest {
     unsigned distance;
 };
 
-static void consider(struct nearest *best, struct bytes typed, struct bytes known,
-                     const char *stands_for, unsigned penalty)
+static void table_consider(struct nearest *best, struct bytes typed, struct bytes known,
+                           const char *stands_for, unsigned penalty)
 {
     unsigned d = outrider__name_distance(typed, known) + penalty;
     if (d < best->distance) {
@@ -202,23 +202,23 @@ const char *outrider__option_nearest(struct bytes name)
     struct nearest best = {NULL, (unsigned)wrong + 1};
     /* The first of those that are equally near stays, and a key of a file is a section. */
     for (size_t i = 0; dot == NULL && i < t->n_sections; i++)
-        consider(&best, name, t->sections[i], t->section_names[i], 0);
+        table_consider(&best, name, t->sections[i], t->section_names[i], 0);
     for (size_t i = 0; i < t->n; i++) {
         const struct option *o = &t->rows[i];
-        consider(&best, name, bytes_str(o->name), o->name, 0);
+        table_consider(&best, name, bytes_str(o->name), o->name, 0);
         /* The right name in the wrong section, or without one. */
-        consider(&best, last, bytes_str(short_name(o)), o->name, dot != NULL ? 1 : 0);
+        table_consider(&best, last, bytes_str(table_short_name(o)), o->name, dot != NULL ? 1 : 0);
     }
     return best.name;
 }
 
 /* "write 'source.batch' or 'cleanup.batch'" for a short name that several have. */
-static size_t full_names(struct bytes name, struct strbuf *out)
+static size_t table_full_names(struct bytes name, struct strbuf *out)
 {
     const struct option_table *t = option_table();
     size_t n = 0;
     for (size_t i = 0; i < t->n; i++)
-        if (bytes_eq_str(name, short_name(&t->rows[i])))
+        if (bytes_eq_str(name, table_short_name(&t->rows[i])))
             outrider__strbuf_appendf(out, "%s'%s'", n++ > 0 ? " or " : "", t->rows[i].name);
     return n;
 }
@@ -234,7 +234,7 @@ int outrider__option_unknown(struct bytes name, struct outrider_error *err)
     if (outrider__option_is_section(name))
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                            "'%.*s' is a section, not an option", shown, text);
-    else if (full_names(name, &names) > 1)
+    else if (table_full_names(name, &names) > 1)
         r = outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                            "option '%.*s' is not unique: write %s", shown, text,
                            strbuf_cstr(&names));

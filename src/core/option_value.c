@@ -17,7 +17,7 @@ static const struct {
 #define N_SIZE_UNITS (sizeof size_units / sizeof *size_units)
 
 /* The digits at the front; how many there were, or -1 on overflow. */
-static int leading_int(struct bytes text, int64_t *ret)
+static int value_leading_int(struct bytes text, int64_t *ret)
 {
     int64_t v = 0;
     size_t i = 0;
@@ -31,7 +31,7 @@ static int leading_int(struct bytes text, int64_t *ret)
 int outrider__size_parse(struct bytes text, int64_t *ret_bytes)
 {
     int64_t v;
-    int n = leading_int(text, &v);
+    int n = value_leading_int(text, &v);
     if (n <= 0)
         return -1;
     struct bytes unit = bytes_of(text.data + n, text.len - (size_t)n);
@@ -55,12 +55,12 @@ void outrider__size_format(int64_t bytes, char ret_text[CLOCK_TEXT_SIZE])
                        size_units[i].name);
 }
 
-static int int_parse(struct bytes text, int64_t *ret)
+static int value_int_parse(struct bytes text, int64_t *ret)
 {
     bool negative = text.len > 0 && text.data[0] == '-';
     struct bytes digits = negative ? bytes_of(text.data + 1, text.len - 1) : text;
     int64_t v;
-    int n = leading_int(digits, &v);
+    int n = value_leading_int(digits, &v);
     if (n <= 0 || (size_t)n != digits.len)
         return -1;
     *ret = negative ? -v : v;
@@ -68,11 +68,11 @@ static int int_parse(struct bytes text, int64_t *ret)
 }
 
 /* By hand, because strtod and printf follow the locale of the host program. */
-static int number_parse(struct bytes text, double *ret)
+static int value_number_parse(struct bytes text, double *ret)
 {
     int64_t whole, part = 0;
     double scale = 1;
-    int n = leading_int(text, &whole);
+    int n = value_leading_int(text, &whole);
     if (n <= 0)
         return -1;
     struct bytes rest = bytes_of(text.data + n, text.len - (size_t)n);
@@ -80,7 +80,7 @@ static int number_parse(struct bytes text, double *ret)
         if (rest.data[0] != '.' || rest.len < 2 || rest.len > 7)
             return -1;
         rest = bytes_of(rest.data + 1, rest.len - 1);
-        int m = leading_int(rest, &part);
+        int m = value_leading_int(rest, &part);
         if (m <= 0 || (size_t)m != rest.len)
             return -1;
         for (; m > 0; m--)
@@ -90,7 +90,7 @@ static int number_parse(struct bytes text, double *ret)
     return 0;
 }
 
-static void number_append(struct strbuf *out, double v)
+static void value_number_append(struct strbuf *out, double v)
 {
     int64_t millionths = (int64_t)(v * 1e6 + 0.5);
     outrider__strbuf_appendf(out, "%" PRId64, millionths / 1000000);
@@ -103,7 +103,7 @@ static void number_append(struct strbuf *out, double v)
     outrider__strbuf_appendf(out, ".%0*" PRId64, width, part);
 }
 
-static int bool_parse(struct bytes text, bool *ret)
+static int value_bool_parse(struct bytes text, bool *ret)
 {
     static const char *const names[] = {"false", "true", "no", "yes", "off", "on"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -116,7 +116,7 @@ static int bool_parse(struct bytes text, bool *ret)
 }
 
 /* Which of "a|b|c" the text is; or, without text, the name of number *ret. */
-static int enum_parse(const char *values, struct bytes text, int *ret)
+static int value_enum_parse(const char *values, struct bytes text, int *ret)
 {
     int i = 0;
     for (const char *p = values;; i++) {
@@ -131,7 +131,7 @@ static int enum_parse(const char *values, struct bytes text, int *ret)
     }
 }
 
-static struct bytes enum_name(const char *values, int number)
+static struct bytes value_enum_name(const char *values, int number)
 {
     const char *p = values;
     for (; number > 0 && strchr(p, '|') != NULL; number--)
@@ -139,7 +139,7 @@ static struct bytes enum_name(const char *values, int number)
     return bytes_of(p, strcspn(p, "|"));
 }
 
-static void number_text(const struct option *o, double v, struct strbuf *out)
+static void value_number_text(const struct option *o, double v, struct strbuf *out)
 {
     char text[CLOCK_TEXT_SIZE];
     switch (o->type) {
@@ -153,7 +153,7 @@ static void number_text(const struct option *o, double v, struct strbuf *out)
         strbuf_append_str(out, text);
         break;
     default:
-        number_append(out, v);
+        value_number_append(out, v);
         break;
     }
 }
@@ -183,12 +183,12 @@ void outrider__value_describe(const struct option *o, struct strbuf *out)
         }
     if (o->max > 0) {
         strbuf_append_str(out, " from ");
-        number_text(o, o->min, out);
+        value_number_text(o, o->min, out);
         strbuf_append_str(out, " to ");
-        number_text(o, o->max, out);
+        value_number_text(o, o->max, out);
     } else if (o->min > 0) {
         strbuf_append_str(out, " of at least ");
-        number_text(o, o->min, out);
+        value_number_text(o, o->min, out);
     }
 }
 
@@ -224,7 +224,7 @@ static int bad_value(const struct option *o, struct bytes text, struct outrider_
     return r;
 }
 
-static bool in_range(const struct option *o, double v)
+static bool value_in_range(const struct option *o, double v)
 {
     return v >= o->min && (o->max <= 0 || v <= o->max);
 }
@@ -237,8 +237,8 @@ static int fail_in_option(const struct option *o, const struct outrider_error *w
 }
 
 /* A text that can go into names, headers and messages. */
-static int string_set(const struct option *o, struct arena *arena, struct bytes text,
-                      const char **ret, struct outrider_error *err)
+static int value_string_set(const struct option *o, struct arena *arena, struct bytes text,
+                            const char **ret, struct outrider_error *err)
 {
     struct outrider_error why;
     for (size_t i = 0; i < text.len; i++)
@@ -267,43 +267,43 @@ static int string_set(const struct option *o, struct arena *arena, struct bytes 
     return 0;
 }
 
-static int duration_set(const struct option *o, struct bytes text, int64_t *ret,
-                        struct outrider_error *err)
+static int value_duration_set(const struct option *o, struct bytes text, int64_t *ret,
+                              struct outrider_error *err)
 {
     int64_t us;
-    if (outrider__duration_parse(text, &us) < 0 || !in_range(o, (double)us / 1e6))
+    if (outrider__duration_parse(text, &us) < 0 || !value_in_range(o, (double)us / 1e6))
         return bad_value(o, text, err);
     *ret = us;
     return 0;
 }
 
-static int scalar_set(const struct option *o, void *at, struct arena *arena, struct bytes text,
-                      struct outrider_error *err)
+static int value_scalar_set(const struct option *o, void *at, struct arena *arena,
+                            struct bytes text, struct outrider_error *err)
 {
     int64_t i;
     double d;
     switch (o->type) {
     case OPTION_STRING:
     case OPTION_SECRET_URL:
-        return string_set(o, arena, text, at, err);
+        return value_string_set(o, arena, text, at, err);
     case OPTION_BOOL:
-        return bool_parse(text, at) < 0 ? bad_value(o, text, err) : 0;
+        return value_bool_parse(text, at) < 0 ? bad_value(o, text, err) : 0;
     case OPTION_ENUM:
-        return enum_parse(o->values, text, at) < 0 ? bad_value(o, text, err) : 0;
+        return value_enum_parse(o->values, text, at) < 0 ? bad_value(o, text, err) : 0;
     case OPTION_DURATION:
-        return duration_set(o, text, at, err);
+        return value_duration_set(o, text, at, err);
     case OPTION_INT:
-        if (int_parse(text, &i) < 0 || !in_range(o, (double)i))
+        if (value_int_parse(text, &i) < 0 || !value_in_range(o, (double)i))
             return bad_value(o, text, err);
         *(int64_t *)at = i;
         return 0;
     case OPTION_SIZE:
-        if (outrider__size_parse(text, &i) < 0 || !in_range(o, (double)i))
+        if (outrider__size_parse(text, &i) < 0 || !value_in_range(o, (double)i))
             return bad_value(o, text, err);
         *(int64_t *)at = i;
         return 0;
     case OPTION_NUMBER:
-        if (number_parse(text, &d) < 0 || !in_range(o, d))
+        if (value_number_parse(text, &d) < 0 || !value_in_range(o, d))
             return bad_value(o, text, err);
         *(double *)at = d;
         return 0;
@@ -314,7 +314,7 @@ static int scalar_set(const struct option *o, void *at, struct arena *arena, str
 
 /* Copies n items of a size each into fresh room for one more: an older copy of
  * the struct keeps its own. */
-static void *with_room(struct arena *arena, const void *items, size_t n, size_t size)
+static void *value_with_room(struct arena *arena, const void *items, size_t n, size_t size)
 {
     char *p = outrider__arena_alloc(arena, (n + 1) * size);
     if (p != NULL && n > 0)
@@ -322,16 +322,16 @@ static void *with_room(struct arena *arena, const void *items, size_t n, size_t 
     return p;
 }
 
-static int add_string(const struct option *o, struct string_list *list, struct arena *arena,
-                      struct bytes text, struct outrider_error *err)
+static int value_add_string(const struct option *o, struct string_list *list, struct arena *arena,
+                            struct bytes text, struct outrider_error *err)
 {
     const char *value = NULL;
     if (text.len == 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "option '%s' holds an empty item", o->name);
-    if (string_set(o, arena, text, &value, err) < 0)
+    if (value_string_set(o, arena, text, &value, err) < 0)
         return -1;
-    const char **items = with_room(arena, list->items, list->n, sizeof *items);
+    const char **items = value_with_room(arena, list->items, list->n, sizeof *items);
     if (items == NULL)
         return outrider__fail_nomem(err);
     items[list->n] = value;
@@ -339,13 +339,13 @@ static int add_string(const struct option *o, struct string_list *list, struct a
     return 0;
 }
 
-static int add_duration(const struct option *o, struct duration_list *list, struct arena *arena,
-                        struct bytes text, struct outrider_error *err)
+static int value_add_duration(const struct option *o, struct duration_list *list,
+                              struct arena *arena, struct bytes text, struct outrider_error *err)
 {
     int64_t us = 0;
-    if (duration_set(o, text, &us, err) < 0)
+    if (value_duration_set(o, text, &us, err) < 0)
         return -1;
-    int64_t *items = with_room(arena, list->items, list->n, sizeof *items);
+    int64_t *items = value_with_room(arena, list->items, list->n, sizeof *items);
     if (items == NULL)
         return outrider__fail_nomem(err);
     items[list->n] = us;
@@ -353,8 +353,8 @@ static int add_duration(const struct option *o, struct duration_list *list, stru
     return 0;
 }
 
-static int add_pair(const struct option *o, struct string_map *map, struct arena *arena,
-                    struct bytes name, struct bytes text, struct outrider_error *err)
+static int value_add_pair(const struct option *o, struct string_map *map, struct arena *arena,
+                          struct bytes name, struct bytes text, struct outrider_error *err)
 {
     struct string_pair pair = {"", ""};
     struct option unchecked = *o;
@@ -362,14 +362,14 @@ static int add_pair(const struct option *o, struct string_map *map, struct arena
     if (name.len == 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "option '%s' holds an empty name", o->name);
-    if (string_set(&unchecked, arena, name, &pair.name, err) < 0 ||
-        string_set(o, arena, text, &pair.value, err) < 0)
+    if (value_string_set(&unchecked, arena, name, &pair.name, err) < 0 ||
+        value_string_set(o, arena, text, &pair.value, err) < 0)
         return -1;
     for (size_t i = 0; i < map->n; i++)
         if (strcmp(map->items[i].name, pair.name) == 0)
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "option '%s' holds '%.100s' twice", o->name, pair.name);
-    struct string_pair *items = with_room(arena, map->items, map->n, sizeof *items);
+    struct string_pair *items = value_with_room(arena, map->items, map->n, sizeof *items);
     if (items == NULL)
         return outrider__fail_nomem(err);
     items[map->n] = pair;
@@ -377,7 +377,7 @@ static int add_pair(const struct option *o, struct string_map *map, struct arena
     return 0;
 }
 
-static size_t count_of(const struct option *o, const void *at)
+static size_t value_count_of(const struct option *o, const void *at)
 {
     switch (o->type) {
     case OPTION_STRINGS:
@@ -389,10 +389,10 @@ static size_t count_of(const struct option *o, const void *at)
     }
 }
 
-static int add_at(const struct option *o, void *at, struct arena *arena, struct bytes map_name,
-                  struct bytes text, struct outrider_error *err)
+static int value_add_at(const struct option *o, void *at, struct arena *arena,
+                        struct bytes map_name, struct bytes text, struct outrider_error *err)
 {
-    if (count_of(o, at) >= OPTION_ITEMS_MAX)
+    if (value_count_of(o, at) >= OPTION_ITEMS_MAX)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "option '%s' holds more than %d items", o->name, OPTION_ITEMS_MAX);
     if (text.len > OPTION_VALUE_MAX || map_name.len > OPTION_VALUE_MAX)
@@ -400,11 +400,11 @@ static int add_at(const struct option *o, void *at, struct arena *arena, struct 
                               "option '%s' is longer than %d bytes", o->name, OPTION_VALUE_MAX);
     switch (o->type) {
     case OPTION_STRINGS:
-        return add_string(o, at, arena, text, err);
+        return value_add_string(o, at, arena, text, err);
     case OPTION_DURATIONS:
-        return add_duration(o, at, arena, text, err);
+        return value_add_duration(o, at, arena, text, err);
     default:
-        return add_pair(o, at, arena, map_name, text, err);
+        return value_add_pair(o, at, arena, map_name, text, err);
     }
 }
 
@@ -414,7 +414,7 @@ int outrider__value_add(const struct option *o, void *base, struct arena *arena,
     if (!option_is_list(o) && o->type != OPTION_MAP)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                               "option '%s' takes one value, not a list", o->name);
-    return add_at(o, (char *)base + o->offset, arena, map_name, text, err);
+    return value_add_at(o, (char *)base + o->offset, arena, map_name, text, err);
 }
 
 int outrider__value_put(const struct option *o, void *base, struct arena *arena,
@@ -424,17 +424,17 @@ int outrider__value_put(const struct option *o, void *base, struct arena *arena,
     for (size_t i = 0; i < map->n; i++) {
         struct string_pair *p = &map->items[i];
         if (!bytes_eq_str(map_name, p->name) &&
-            add_at(o, &fresh, arena, bytes_str(p->name), bytes_str(p->value), err) < 0)
+            value_add_at(o, &fresh, arena, bytes_str(p->name), bytes_str(p->value), err) < 0)
             return -1;
     }
-    if (add_at(o, &fresh, arena, map_name, text.data != NULL ? text : BYTES_LIT(""), err) < 0)
+    if (value_add_at(o, &fresh, arena, map_name, text.data != NULL ? text : BYTES_LIT(""), err) < 0)
         return -1;
     *map = fresh;
     return 0;
 }
 
-static int items_set(const struct option *o, void *at, struct arena *arena, struct bytes text,
-                     struct outrider_error *err)
+static int value_items_set(const struct option *o, void *at, struct arena *arena, struct bytes text,
+                           struct outrider_error *err)
 {
     union {
         struct string_list strings;
@@ -448,7 +448,7 @@ static int items_set(const struct option *o, void *at, struct arena *arena, stru
     if (r < 0)
         return bad_value(o, text, err);
     while ((r = outrider__flow_next(&f, arena, is_map ? &name : NULL, &item)) > 0)
-        if (add_at(o, &fresh, arena, name, item, err) < 0)
+        if (value_add_at(o, &fresh, arena, name, item, err) < 0)
             return -1;
     if (r < 0)
         return bad_value(o, text, err);
@@ -469,8 +469,8 @@ int outrider__value_set(const struct option *o, void *base, struct arena *arena,
     if (text.data == NULL)
         text = BYTES_LIT("");
     if (option_is_list(o) || o->type == OPTION_MAP)
-        return items_set(o, at, arena, text, err);
-    return scalar_set(o, at, arena, text, err);
+        return value_items_set(o, at, arena, text, err);
+    return value_scalar_set(o, at, arena, text, err);
 }
 
 void outrider__value_clear(const struct option *o, void *base)
@@ -484,13 +484,14 @@ void outrider__value_clear(const struct option *o, void *base)
         *(struct string_map *)at = (struct string_map){0};
 }
 
-static void items_append(const struct option *o, const void *at, bool redacted, struct strbuf *out)
+static void value_items_append(const struct option *o, const void *at, bool redacted,
+                               struct strbuf *out)
 {
     const struct string_list *strings = at;
     const struct duration_list *durations = at;
     const struct string_map *map = at;
     strbuf_append_char(out, o->type == OPTION_MAP ? '{' : '[');
-    for (size_t i = 0; i < count_of(o, at); i++) {
+    for (size_t i = 0; i < value_count_of(o, at); i++) {
         char text[CLOCK_TEXT_SIZE];
         if (i > 0)
             strbuf_append_str(out, ", ");
@@ -527,7 +528,7 @@ static void value_append(const struct option *o, const void *base, bool redacted
         outrider__strbuf_appendf(out, "%" PRId64, *(const int64_t *)at);
         break;
     case OPTION_NUMBER:
-        number_append(out, *(const double *)at);
+        value_number_append(out, *(const double *)at);
         break;
     case OPTION_SIZE:
         outrider__size_format(*(const int64_t *)at, text);
@@ -538,10 +539,10 @@ static void value_append(const struct option *o, const void *base, bool redacted
         strbuf_append_str(out, text);
         break;
     case OPTION_ENUM:
-        outrider__strbuf_append(out, enum_name(o->values, *(const int *)at));
+        outrider__strbuf_append(out, value_enum_name(o->values, *(const int *)at));
         break;
     default:
-        items_append(o, at, redacted, out);
+        value_items_append(o, at, redacted, out);
         break;
     }
 }

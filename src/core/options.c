@@ -20,7 +20,7 @@
 #define HOUR 3600.0
 #define DAY 86400.0
 
-static int day_time_check(struct bytes value, struct outrider_error *err)
+static int options_day_time_check(struct bytes value, struct outrider_error *err)
 {
     int64_t us;
     if (value.len == 0 || outrider__day_time_parse(value, &us) == 0)
@@ -153,7 +153,7 @@ static const struct option table[] = {
      .reloadable = true, .text = "How long settled events stay in the outbox; 0: for ever."},
     {"cleanup.every", OPTION_DURATION, AT(cleanup.every_us), .initial = "1h", .min = 0.001, .max = 365 * DAY,
      .reloadable = true, .text = "Time between two clean-ups."},
-    {"cleanup.at", OPTION_STRING, AT(cleanup.at), .example = "02:00", .reloadable = true, .check = day_time_check,
+    {"cleanup.at", OPTION_STRING, AT(cleanup.at), .example = "02:00", .reloadable = true, .check = options_day_time_check,
      .text = "Time of day, in UTC, at which events are cleaned up, once a day and instead of cleanup.every; a relay that is not active then "
              "waits for the next day. Empty: cleanup.every says when."},
     {"cleanup.batch", OPTION_INT, AT(cleanup.batch), .initial = "1000", .min = 1, .max = 100000,

@@ -31,7 +31,7 @@ static const struct {
 #define N_SECTIONS (sizeof sections / sizeof *sections)
 
 /* The heading an option stands under: most have their section's, a few share one. */
-static struct bytes heading_of(const struct option *o)
+static struct bytes render_heading_of(const struct option *o)
 {
     const char *dot = strchr(o->name, '.');
     if (strcmp(o->name, "form") == 0 || strncmp(o->name, "cloudevents.", 12) == 0)
@@ -39,7 +39,7 @@ static struct bytes heading_of(const struct option *o)
     return dot != NULL ? bytes_of(o->name, (size_t)(dot - o->name)) : BYTES_LIT("");
 }
 
-static const char *section_text(struct bytes heading)
+static const char *render_section_text(struct bytes heading)
 {
     for (size_t i = 0; i < N_SECTIONS; i++)
         if (bytes_eq_str(heading, sections[i].section))
@@ -47,13 +47,13 @@ static const char *section_text(struct bytes heading)
     return "";
 }
 
-static const char *reload_text(const struct option *o)
+static const char *render_reload_text(const struct option *o)
 {
     return o->reloadable ? "yes" : "restart";
 }
 
 /* A table's cell: a bar would end it. */
-static void append_cell(struct strbuf *out, const char *text)
+static void render_append_cell(struct strbuf *out, const char *text)
 {
     for (const char *p = text; *p != '\0'; p++) {
         if (*p == '|')
@@ -62,36 +62,36 @@ static void append_cell(struct strbuf *out, const char *text)
     }
 }
 
-static void append_row(struct strbuf *out, const struct option *o)
+static void render_append_row(struct strbuf *out, const struct option *o)
 {
     outrider__strbuf_appendf(out, "| `%s` | ", o->name);
     outrider__value_describe(o, out);
     if (o->initial != NULL && o->initial[0] != '\0')
-        outrider__strbuf_appendf(out, " | `%s` | %s | ", o->initial, reload_text(o));
+        outrider__strbuf_appendf(out, " | `%s` | %s | ", o->initial, render_reload_text(o));
     else
-        outrider__strbuf_appendf(out, " | none | %s | ", reload_text(o));
-    append_cell(out, o->text);
+        outrider__strbuf_appendf(out, " | none | %s | ", render_reload_text(o));
+    render_append_cell(out, o->text);
     if (o->example != NULL) {
         strbuf_append_str(out, " Example: `");
-        append_cell(out, o->example);
+        render_append_cell(out, o->example);
         strbuf_append_char(out, '`');
     }
     strbuf_append_str(out, " |\n");
 }
 
-static void append_tables(struct strbuf *out, const struct option *options, size_t n)
+static void render_append_tables(struct strbuf *out, const struct option *options, size_t n)
 {
     struct bytes heading = BYTES_NULL;
     for (size_t i = 0; i < n; i++) {
-        struct bytes next = heading_of(&options[i]);
+        struct bytes next = render_heading_of(&options[i]);
         if (i == 0 || !bytes_eq(heading, next)) {
             heading = next;
             outrider__strbuf_appendf(out, "\n## %.*s\n\n%s\n\n", next.len ? (int)next.len : 8,
-                                     next.len ? next.data : "Pipeline", section_text(next));
+                                     next.len ? next.data : "Pipeline", render_section_text(next));
             strbuf_append_str(out, "| option | takes | default | reload | meaning |\n"
                                    "|---|---|---|---|---|\n");
         }
-        append_row(out, &options[i]);
+        render_append_row(out, &options[i]);
     }
 }
 
@@ -114,12 +114,12 @@ void outrider__options_markdown(struct strbuf *out)
              "- `${NAME}` in the file, in capitals, is taken from the environment, except in\n"
              "  options of `route` and `dead_letter`, where `${...}` is a variable of the event.\n"
              "- Reload: `yes` options are taken over on SIGHUP, the others need a restart.\n");
-    append_tables(out, options, n);
-    append_tables(out, program, n_program);
+    render_append_tables(out, options, n);
+    render_append_tables(out, program, n_program);
 }
 
 /* Text as a YAML comment, wrapped. */
-static void append_comment(struct strbuf *out, const char *indent, const char *text)
+static void render_append_comment(struct strbuf *out, const char *indent, const char *text)
 {
     const size_t width = 88;
     size_t column = 0;
@@ -141,29 +141,29 @@ static void append_comment(struct strbuf *out, const char *indent, const char *t
     strbuf_append_char(out, '\n');
 }
 
-static bool needs_quotes(const struct option *o, const char *value)
+static bool render_needs_quotes(const struct option *o, const char *value)
 {
     if (o->type != OPTION_STRING && o->type != OPTION_SECRET_URL)
         return false;
     return value[0] == '\0' || strpbrk(value, "{}[]\"'#&*!|>%@`,\\^?") != NULL;
 }
 
-static void append_yaml_value(struct strbuf *out, const struct option *o, const char *value)
+static void render_append_yaml_value(struct strbuf *out, const struct option *o, const char *value)
 {
     /* Single quotes: in double ones YAML would take a backslash for its own. */
-    outrider__strbuf_appendf(out, needs_quotes(o, value) ? "'%s'" : "%s", value);
+    outrider__strbuf_appendf(out, render_needs_quotes(o, value) ? "'%s'" : "%s", value);
 }
 
 /* One option, commented out with its default unless it has to be given. */
-static void append_sample(struct strbuf *out, const struct option *o, const char *indent)
+static void render_append_sample(struct strbuf *out, const struct option *o, const char *indent)
 {
     const char *dot = strchr(o->name, '.');
     const char *key = dot != NULL ? dot + 1 : o->name;
     bool is_given = o->type == OPTION_SECRET_URL;
     bool has_default = o->initial != NULL;
-    append_comment(out, indent, o->text);
+    render_append_comment(out, indent, o->text);
     outrider__strbuf_appendf(out, "%s%s%s: ", indent, is_given ? "" : "#", key);
-    append_yaml_value(out, o, has_default ? o->initial : outrider__value_example(o));
+    render_append_yaml_value(out, o, has_default ? o->initial : outrider__value_example(o));
     if (!has_default && !is_given)
         strbuf_append_str(out, "   # an example: the default is none");
     else if (has_default && o->example != NULL)
@@ -171,8 +171,8 @@ static void append_sample(struct strbuf *out, const struct option *o, const char
     strbuf_append_char(out, '\n');
 }
 
-static void append_samples(struct strbuf *out, const struct option *options, size_t n,
-                           const char *indent)
+static void render_append_samples(struct strbuf *out, const struct option *options, size_t n,
+                                  const char *indent)
 {
     struct bytes section = BYTES_NULL;
     for (size_t i = 0; i < n; i++) {
@@ -187,7 +187,7 @@ static void append_samples(struct strbuf *out, const struct option *options, siz
         }
         char deeper[16];
         (void)snprintf(deeper, sizeof deeper, "%s%s", indent, next.len > 0 ? "  " : "");
-        append_sample(out, &options[i], deeper);
+        render_append_sample(out, &options[i], deeper);
     }
 }
 
@@ -203,12 +203,12 @@ void outrider__options_sample_yaml(struct strbuf *out)
         "outrider.yaml\n"
         "# ${NAME}, in capitals, is taken from the environment: no secret needs to stand here.\n"
         "\npipelines:\n  - name: default\n");
-    append_samples(out, options, n, "    ");
+    render_append_samples(out, options, n, "    ");
     strbuf_append_str(out, "\n# The program's own options, beside the pipelines.");
-    append_samples(out, program, n_program, "");
+    render_append_samples(out, program, n_program, "");
 }
 
-static const char *value_word(const struct option *o)
+static const char *render_value_word(const struct option *o)
 {
     switch (o->type) {
     case OPTION_SECRET_URL:
@@ -236,11 +236,11 @@ static const char *value_word(const struct option *o)
     return "TEXT";
 }
 
-static void append_help(struct strbuf *out, const struct option *options, size_t n)
+static void render_append_help(struct strbuf *out, const struct option *options, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct option *o = &options[i];
-        outrider__strbuf_appendf(out, "  %s=%s", o->name, value_word(o));
+        outrider__strbuf_appendf(out, "  %s=%s", o->name, render_value_word(o));
         if (o->initial != NULL && o->initial[0] != '\0')
             outrider__strbuf_appendf(out, "  (%s)", o->initial);
         strbuf_append_char(out, '\n');
@@ -255,6 +255,6 @@ void outrider__options_help(struct strbuf *out)
     const struct option *program = outrider__program_options(&n_program);
     strbuf_append_str(out, "Options for --set NAME=VALUE and the configuration file (defaults in "
                            "parentheses):\n");
-    append_help(out, options, n);
-    append_help(out, program, n_program);
+    render_append_help(out, options, n);
+    render_append_help(out, program, n_program);
 }

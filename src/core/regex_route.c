@@ -26,7 +26,7 @@ struct regex_route {
     char field_name[64];
 };
 
-static int compile(struct bytes pattern, pcre2_code **ret_code, struct outrider_error *err)
+static int regex_compile(struct bytes pattern, pcre2_code **ret_code, struct outrider_error *err)
 {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     int number = 0;
@@ -53,7 +53,7 @@ static int compile(struct bytes pattern, pcre2_code **ret_code, struct outrider_
 int outrider__regex_check(struct bytes pattern, struct outrider_error *err)
 {
     pcre2_code *code = NULL;
-    if (compile(pattern, &code, err) < 0)
+    if (regex_compile(pattern, &code, err) < 0)
         return -1;
     pcre2_code_free(code);
     return 0;
@@ -63,7 +63,7 @@ int outrider__regex_groups(struct bytes pattern, unsigned *ret_n, struct outride
 {
     pcre2_code *code = NULL;
     uint32_t n = 0;
-    if (compile(pattern, &code, err) < 0)
+    if (regex_compile(pattern, &code, err) < 0)
         return -1;
     pcre2_pattern_info(code, PCRE2_INFO_CAPTURECOUNT, &n);
     pcre2_code_free(code);
@@ -71,7 +71,7 @@ int outrider__regex_groups(struct bytes pattern, unsigned *ret_n, struct outride
     return 0;
 }
 
-static int group_number(const void *ctx, struct bytes name)
+static int regex_group_number(const void *ctx, struct bytes name)
 {
     const pcre2_code *code = ctx;
     char text[64];
@@ -87,8 +87,8 @@ static int group_number(const void *ctx, struct bytes name)
     return n <= groups ? (int)n : -1;
 }
 
-static int fail_option(const char *option, const struct outrider_error *why,
-                       struct outrider_error *err)
+static int regex_fail_option(const char *option, const struct outrider_error *why,
+                             struct outrider_error *err)
 {
     return outrider__fail(err, why->code, why->disposition, "option '%s': %s", option,
                           why->message);
@@ -100,14 +100,14 @@ static int route_init(struct regex_route *r, const char *field, const char *patt
     struct outrider_error why;
     struct template_rules of_event = {0};
     if (outrider__template_variable(bytes_str(field), &of_event, &r->arena, &r->field, &why) < 0)
-        return fail_option("route.regex_field", &why, err);
+        return regex_fail_option("route.regex_field", &why, err);
     (void)strncat(r->field_name, field, sizeof r->field_name - 1);
-    if (compile(bytes_str(pattern), &r->code, &why) < 0)
-        return fail_option("route.regex", &why, err);
-    struct template_rules with_groups = {.group = group_number, .ctx = r->code};
+    if (regex_compile(bytes_str(pattern), &r->code, &why) < 0)
+        return regex_fail_option("route.regex", &why, err);
+    struct template_rules with_groups = {.group = regex_group_number, .ctx = r->code};
     if (outrider__template_compile(bytes_str(replacement), &with_groups, &r->arena, &r->replacement,
                                    &why) < 0)
-        return fail_option("route.replacement", &why, err);
+        return regex_fail_option("route.replacement", &why, err);
     /* Without JIT the interpreter does the same, slower. */
     (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
     r->match = pcre2_match_data_create_from_pattern(r->code, NULL);
@@ -145,8 +145,8 @@ void outrider__regex_route_free(struct regex_route *r)
     free(r);
 }
 
-static size_t groups_of(struct regex_route *r, int n, struct bytes subject,
-                        struct bytes groups[TEMPLATE_GROUPS_MAX])
+static size_t regex_groups_of(struct regex_route *r, int n, struct bytes subject,
+                              struct bytes groups[TEMPLATE_GROUPS_MAX])
 {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(r->match);
     size_t count = (size_t)n < TEMPLATE_GROUPS_MAX ? (size_t)n : TEMPLATE_GROUPS_MAX;
@@ -159,7 +159,7 @@ static size_t groups_of(struct regex_route *r, int n, struct bytes subject,
     return count;
 }
 
-static int match(struct regex_route *r, struct bytes subject)
+static int regex_match(struct regex_route *r, struct bytes subject)
 {
     uint32_t limit = MATCH_STEPS / ((uint32_t)subject.len + 1);
     pcre2_set_match_limit(r->limits, limit > MATCH_STEPS_MIN ? limit : MATCH_STEPS_MIN);
@@ -183,7 +183,7 @@ int outrider__regex_route_apply(struct regex_route *r, const struct event *e, st
                               "the event's %s is longer than the %u bytes that route.regex "
                               "looks at",
                               r->field_name, SUBJECT_MAX);
-    int n = match(r, subject);
+    int n = regex_match(r, subject);
     if (n == PCRE2_ERROR_NOMATCH)
         return 0;
     if (n < 0) {
@@ -194,6 +194,6 @@ int outrider__regex_route_apply(struct regex_route *r, const struct event *e, st
                               (const char *)text);
     }
     in.groups = groups;
-    in.n_groups = groups_of(r, n, subject, groups);
+    in.n_groups = regex_groups_of(r, n, subject, groups);
     return outrider__template_render(&r->replacement, &in, arena, ret_topic, err) < 0 ? -1 : 1;
 }

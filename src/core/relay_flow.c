@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-static void ready_push(struct relay *r, struct event *e)
+static void flow_ready_push(struct relay *r, struct event *e)
 {
     e->stage = STAGE_READY;
     e->ready_next = NULL;
@@ -18,7 +18,7 @@ static void ready_push(struct relay *r, struct event *e)
     r->ready_tail = e;
 }
 
-static void ready_remove(struct relay *r, struct event *e)
+static void flow_ready_remove(struct relay *r, struct event *e)
 {
     *(e->ready_prev != NULL ? &e->ready_prev->ready_next : &r->ready_head) = e->ready_next;
     *(e->ready_next != NULL ? &e->ready_next->ready_prev : &r->ready_tail) = e->ready_prev;
@@ -42,7 +42,7 @@ static bool flow_may_follow(const struct relay *r, const struct event *e, const 
 
 /* Whether parked events of the lane stand before e. The database did not know them
  * when e was read; this process does. */
-static bool lane_is_parked(const struct event *e)
+static bool flow_lane_is_parked(const struct event *e)
 {
     const struct lane *l = e->lane;
     if (l == NULL)
@@ -67,7 +67,7 @@ static void flow_resolve(struct relay *r, struct event *e, enum outcome outcome)
 {
     assert(e->stage != STAGE_DONE);
     if (e->stage == STAGE_READY)
-        ready_remove(r, e);
+        flow_ready_remove(r, e);
     struct lane *l = e->lane;
     if (l != NULL) {
         bool offered = e->stage == STAGE_READY || e->stage == STAGE_IN_FLIGHT;
@@ -93,11 +93,11 @@ static void flow_queue_behind(struct relay *r, struct event *e)
 
 /* The lane stops: every event from e on queues, unless the sink holds the event.
  * Events that the sink holds are decided when the sink reports them. */
-static void lane_block(struct relay *r, struct event *e)
+static void flow_lane_block(struct relay *r, struct event *e)
 {
     for (struct event *next; e != NULL; e = next) {
         next = e->lane_next;
-        if (e->stage != STAGE_IN_FLIGHT && !e->is_dead_letter && lane_is_parked(e))
+        if (e->stage != STAGE_IN_FLIGHT && !e->is_dead_letter && flow_lane_is_parked(e))
             flow_queue_behind(r, e);
     }
 }
@@ -138,10 +138,10 @@ static void flow_resolve_dead(struct relay *r, struct event *e)
     struct event *behind = e->lane_next;
     flow_resolve(r, e, OUTCOME_DEAD);
     if (e->lane != NULL && r->config.retry.on_dead == ON_DEAD_BLOCK)
-        lane_block(r, behind);
+        flow_lane_block(r, behind);
 }
 
-static void lane_release(struct relay *r, struct lane *l)
+static void flow_lane_release(struct relay *r, struct lane *l)
 {
     while (l->next_waiting != NULL) {
         struct event *e = l->next_waiting;
@@ -157,7 +157,7 @@ static void lane_release(struct relay *r, struct lane *l)
         }
         l->next_waiting = e->lane_next;
         l->n_outstanding++;
-        ready_push(r, e);
+        flow_ready_push(r, e);
     }
 }
 
@@ -173,8 +173,8 @@ static void flow_finish(struct relay *r, struct event *e, enum outcome outcome)
     if (l == NULL)
         return;
     if (outcome == OUTCOME_PARKED)
-        lane_block(r, behind);
-    lane_release(r, l);
+        flow_lane_block(r, behind);
+    flow_lane_release(r, l);
 }
 
 /* The event was offered to the sink, and failed for good. */
@@ -182,7 +182,7 @@ static void flow_die(struct relay *r, struct event *e, const struct outrider_err
 {
     outrider__relay_keep_failure(e, why);
     if (outrider__relay_dead_letter(r, e))
-        ready_push(r, e);
+        flow_ready_push(r, e);
     else
         flow_finish(r, e, OUTCOME_DEAD);
 }
@@ -197,7 +197,7 @@ static void flow_doom(struct relay *r, struct event *e, const struct outrider_er
         return;
     }
     e->is_doomed = true;
-    lane_release(r, e->lane);
+    flow_lane_release(r, e->lane);
 }
 
 static void flow_fail_attempt(struct relay *r, struct event *e, const struct outrider_error *why)
@@ -278,7 +278,7 @@ static int flow_admit_event(struct relay *r, struct event *e, struct outrider_er
     if (r->config.ordered) {
         e->lane = outrider__lane_get(&r->lanes, event_key(e));
         outrider__lane_append(e->lane, e);
-        if ((!e->is_parked && e->is_blocked) || lane_is_parked(e)) {
+        if ((!e->is_parked && e->is_blocked) || flow_lane_is_parked(e)) {
             flow_queue_behind(r, e);
             return 0;
         }
@@ -289,9 +289,9 @@ static int flow_admit_event(struct relay *r, struct event *e, struct outrider_er
     if (rc > 0) {
         flow_doom(r, e, e->failure);
     } else if (e->lane == NULL) {
-        ready_push(r, e);
+        flow_ready_push(r, e);
     } else {
-        lane_release(r, e->lane);
+        flow_lane_release(r, e->lane);
     }
     return 0;
 }
@@ -333,7 +333,7 @@ bool outrider__relay_submit(struct relay *r)
         for (size_t i = 0; i < taken; i++) {
             struct event *e = event_of(offer[i]);
             relay_draw(r);
-            ready_remove(r, e);
+            flow_ready_remove(r, e);
             e->stage = STAGE_IN_FLIGHT;
             e->submitted_us = r->now.mono_us;
             e->is_cancelled = false;
@@ -356,17 +356,17 @@ void outrider__relay_put_back(struct relay *r, struct event *e)
     if (l == NULL)
         return;
     l->n_outstanding--;
-    if (!e->is_dead_letter && lane_is_parked(e)) {
+    if (!e->is_dead_letter && flow_lane_is_parked(e)) {
         struct event *behind = e->lane_next;
         flow_queue_behind(r, e);
-        lane_block(r, behind);
+        flow_lane_block(r, behind);
         return;
     }
     /* Those behind e that are ready must not overtake e. */
     for (struct event *f = e->lane_next; f != NULL; f = f->lane_next) {
         if (f->stage != STAGE_READY)
             continue;
-        ready_remove(r, f);
+        flow_ready_remove(r, f);
         f->stage = STAGE_WAITING;
         l->n_outstanding--;
     }
@@ -377,7 +377,7 @@ void outrider__relay_take_back_ready(struct relay *r)
 {
     while (r->ready_head != NULL) {
         struct event *e = r->ready_head;
-        ready_remove(r, e);
+        flow_ready_remove(r, e);
         outrider__relay_put_back(r, e);
     }
 }
@@ -385,9 +385,9 @@ void outrider__relay_take_back_ready(struct relay *r)
 void outrider__relay_offer_again(struct relay *r, struct event *e)
 {
     if (e->lane != NULL)
-        lane_release(r, e->lane);
+        flow_lane_release(r, e->lane);
     else
-        ready_push(r, e);
+        flow_ready_push(r, e);
 }
 
 /* The sink gave the event back without having tried it. */

@@ -8,7 +8,8 @@
 #define BACKOFF_PUBLISHED_MAX_US 30000000
 
 /* In floating point until it is known to fit: factor^1000 does not. */
-static int64_t exponential_us(const struct pipeline_config *c, uint32_t attempts, double random01)
+static int64_t retry_exponential_us(const struct pipeline_config *c, uint32_t attempts,
+                                    double random01)
 {
     double d = (double)c->retry.base_us * pow(c->retry.factor, (double)attempts - 1);
     double max = (double)c->retry.max_us;
@@ -26,13 +27,13 @@ int64_t outrider__retry_delay_us(const struct pipeline_config *c, uint32_t attem
     if (attempts == 0)
         attempts = 1;
     if (c->retry.base_us > 0)
-        return exponential_us(c, attempts, random01);
+        return retry_exponential_us(c, attempts, random01);
     if (delays->n == 0)
         return 0;
     return delays->items[attempts <= delays->n ? attempts - 1 : delays->n - 1];
 }
 
-static int64_t backoff_us(uint32_t failures, int64_t max_us, double random01)
+static int64_t retry_backoff_us(uint32_t failures, int64_t max_us, double random01)
 {
     int64_t d = BACKOFF_FIRST_US;
     for (uint32_t i = 1; i < failures && d < max_us; i++)
@@ -45,10 +46,10 @@ static int64_t backoff_us(uint32_t failures, int64_t max_us, double random01)
 
 int64_t outrider__backoff_us(uint32_t failures, double random01)
 {
-    return backoff_us(failures, BACKOFF_MAX_US, random01);
+    return retry_backoff_us(failures, BACKOFF_MAX_US, random01);
 }
 
 int64_t outrider__backoff_published_us(uint32_t failures, double random01)
 {
-    return backoff_us(failures, BACKOFF_PUBLISHED_MAX_US, random01);
+    return retry_backoff_us(failures, BACKOFF_PUBLISHED_MAX_US, random01);
 }

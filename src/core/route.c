@@ -45,7 +45,7 @@ struct router {
     struct header_plan headers;
 };
 
-static int table_init(struct name_table *t, size_t n, struct arena *arena)
+static int route_table_init(struct name_table *t, size_t n, struct arena *arena)
 {
     size_t size = 4;
     if (n == 0)
@@ -60,7 +60,7 @@ static int table_init(struct name_table *t, size_t n, struct arena *arena)
     return 0;
 }
 
-static struct name_slot *table_slot(const struct name_table *t, struct bytes name)
+static struct name_slot *route_table_slot(const struct name_table *t, struct bytes name)
 {
     size_t i = outrider__bytes_hash(name) & t->mask;
     while (!bytes_is_null(t->slots[i].name) && !bytes_eq(t->slots[i].name, name))
@@ -68,33 +68,35 @@ static struct name_slot *table_slot(const struct name_table *t, struct bytes nam
     return &t->slots[i];
 }
 
-static int table_put(struct name_table *t, const char *name, size_t number, struct arena *arena)
+static int route_table_put(struct name_table *t, const char *name, size_t number,
+                           struct arena *arena)
 {
-    struct name_slot *slot = table_slot(t, bytes_str(name));
+    struct name_slot *slot = route_table_slot(t, bytes_str(name));
     slot->number = number;
     return outrider__arena_dup(arena, bytes_str(name), &slot->name);
 }
 
-static const struct name_slot *table_find(const struct name_table *t, struct bytes name)
+static const struct name_slot *route_table_find(const struct name_table *t, struct bytes name)
 {
     if (t->mask == 0)
         return NULL;
-    const struct name_slot *slot = table_slot(t, name);
+    const struct name_slot *slot = route_table_slot(t, name);
     return bytes_is_null(slot->name) ? NULL : slot;
 }
 
-static int table_of_list(struct name_table *t, const struct string_list *list, struct arena *arena)
+static int route_table_of_list(struct name_table *t, const struct string_list *list,
+                               struct arena *arena)
 {
-    if (table_init(t, list->n, arena) < 0)
+    if (route_table_init(t, list->n, arena) < 0)
         return -1;
     for (size_t i = 0; i < list->n; i++)
-        if (table_put(t, list->items[i], i, arena) < 0)
+        if (route_table_put(t, list->items[i], i, arena) < 0)
             return -1;
     return 0;
 }
 
-static int compile_template(struct router *r, const char *option, const char *text, bool with_topic,
-                            struct template *ret, struct outrider_error *err)
+static int route_compile_template(struct router *r, const char *option, const char *text,
+                                  bool with_topic, struct template *ret, struct outrider_error *err)
 {
     struct template_rules rules = {.with_topic = with_topic};
     struct outrider_error why;
@@ -104,35 +106,36 @@ static int compile_template(struct router *r, const char *option, const char *te
     return 0;
 }
 
-static int init_by_type(struct router *r, const struct string_map *map, struct outrider_error *err)
+static int route_init_by_type(struct router *r, const struct string_map *map,
+                              struct outrider_error *err)
 {
     r->by_type_topics = outrider__arena_alloc(&r->arena, map->n * sizeof *r->by_type_topics);
-    if (r->by_type_topics == NULL || table_init(&r->by_type, map->n, &r->arena) < 0)
+    if (r->by_type_topics == NULL || route_table_init(&r->by_type, map->n, &r->arena) < 0)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < map->n; i++) {
         const struct string_pair *pair = &map->items[i];
         if (pair->value[0] == '\0')
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "option 'route.by_type': '%.100s' has no topic", pair->name);
-        if (compile_template(r, "route.by_type", pair->value, false, &r->by_type_topics[i], err) <
-            0)
+        if (route_compile_template(r, "route.by_type", pair->value, false, &r->by_type_topics[i],
+                                   err) < 0)
             return -1;
-        if (table_put(&r->by_type, pair->name, i, &r->arena) < 0)
+        if (route_table_put(&r->by_type, pair->name, i, &r->arena) < 0)
             return outrider__fail_nomem(err);
     }
     return 0;
 }
 
-static int init_dead_letter(struct router *r, const char *topic, struct outrider_error *err)
+static int route_init_dead_letter(struct router *r, const char *topic, struct outrider_error *err)
 {
     if (topic == NULL)
         return 0;
     if (outrider__arena_dup(&r->arena, bytes_str(topic), &r->dead_letter_text) < 0)
         return outrider__fail_nomem(err);
-    return compile_template(r, "dead_letter.topic", topic, true, &r->dead_letter, err);
+    return route_compile_template(r, "dead_letter.topic", topic, true, &r->dead_letter, err);
 }
 
-static bool needs_only_types(const struct template *t)
+static bool route_needs_only_types(const struct template *t)
 {
     for (size_t i = 0; i < t->n; i++)
         if (t->segments[i].kind != TEMPLATE_LITERAL &&
@@ -142,10 +145,10 @@ static bool needs_only_types(const struct template *t)
     return true;
 }
 
-static int init_made(struct router *r, struct outrider_error *err)
+static int route_init_made(struct router *r, struct outrider_error *err)
 {
     size_t size = TOPICS_MADE * sizeof *r->made;
-    if (!needs_only_types(&r->topic))
+    if (!route_needs_only_types(&r->topic))
         return 0;
     r->made = outrider__arena_alloc(&r->arena, size);
     if (r->made == NULL)
@@ -154,21 +157,21 @@ static int init_made(struct router *r, struct outrider_error *err)
     return 0;
 }
 
-static int router_init(struct router *r, const struct pipeline_config *c,
-                       struct outrider_error *err)
+static int route_router_init(struct router *r, const struct pipeline_config *c,
+                             struct outrider_error *err)
 {
     const char *uri = c->source_uri != NULL ? c->source_uri : "";
     const char *topic = c->route.topic != NULL ? c->route.topic : "";
     r->form = (enum form)c->form;
     r->payload_is_string = c->object.payload == OBJECT_PAYLOAD_STRING;
     r->empty_is_tombstone = c->sink.empty_is_tombstone;
-    if (table_of_list(&r->aggregate_types, &c->select.aggregate_types, &r->arena) < 0 ||
-        table_of_list(&r->event_types, &c->select.event_types, &r->arena) < 0 ||
+    if (route_table_of_list(&r->aggregate_types, &c->select.aggregate_types, &r->arena) < 0 ||
+        route_table_of_list(&r->event_types, &c->select.event_types, &r->arena) < 0 ||
         outrider__arena_dup(&r->arena, bytes_str(uri), &r->source_uri) < 0)
         return outrider__fail_nomem(err);
-    if (init_by_type(r, &c->route.by_type, err) < 0 ||
-        compile_template(r, "route.topic", topic, false, &r->topic, err) < 0 ||
-        init_made(r, err) < 0 || init_dead_letter(r, c->dead_letter.topic, err) < 0)
+    if (route_init_by_type(r, &c->route.by_type, err) < 0 ||
+        route_compile_template(r, "route.topic", topic, false, &r->topic, err) < 0 ||
+        route_init_made(r, err) < 0 || route_init_dead_letter(r, c->dead_letter.topic, err) < 0)
         return -1;
     if (c->route.regex != NULL &&
         outrider__regex_route_new(c->route.regex_field, c->route.regex,
@@ -185,7 +188,7 @@ int outrider__router_new(const struct pipeline_config *config, struct router **r
     if (r == NULL)
         return outrider__fail_nomem(err);
     outrider__arena_init(&r->arena, 4096);
-    if (router_init(r, config, err) < 0) {
+    if (route_router_init(r, config, err) < 0) {
         outrider__router_free(r);
         return -1;
     }
@@ -204,13 +207,15 @@ void outrider__router_free(struct router *r)
 
 bool outrider__router_selects(const struct router *r, const struct event *e)
 {
-    if (r->aggregate_types.mask != 0 && table_find(&r->aggregate_types, e->aggregate_type) == NULL)
+    if (r->aggregate_types.mask != 0 &&
+        route_table_find(&r->aggregate_types, e->aggregate_type) == NULL)
         return false;
-    return r->event_types.mask == 0 || table_find(&r->event_types, e->event_type) != NULL;
+    return r->event_types.mask == 0 || route_table_find(&r->event_types, e->event_type) != NULL;
 }
 
-static int topic_by_template(const struct router *r, const struct event *e, struct arena *arena,
-                             struct bytes *ret_topic, struct outrider_error *err)
+static int route_topic_by_template(const struct router *r, const struct event *e,
+                                   struct arena *arena, struct bytes *ret_topic,
+                                   struct outrider_error *err)
 {
     struct template_input in = {.event = e};
     if (r->made == NULL || e->event_type.len == 0)
@@ -229,15 +234,15 @@ static int topic_by_template(const struct router *r, const struct event *e, stru
     return 0;
 }
 
-static int find_topic(const struct router *r, const struct event *e, struct arena *arena,
-                      struct bytes *ret_topic, struct outrider_error *err)
+static int route_find_topic(const struct router *r, const struct event *e, struct arena *arena,
+                            struct bytes *ret_topic, struct outrider_error *err)
 {
     struct template_input in = {.event = e};
     if (e->topic.len > 0) {
         *ret_topic = e->topic;
         return 0;
     }
-    const struct name_slot *slot = table_find(&r->by_type, e->event_type);
+    const struct name_slot *slot = route_table_find(&r->by_type, e->event_type);
     if (slot != NULL)
         return outrider__template_render(&r->by_type_topics[slot->number], &in, arena, ret_topic,
                                          err);
@@ -246,11 +251,11 @@ static int find_topic(const struct router *r, const struct event *e, struct aren
         if (found != 0)
             return found < 0 ? -1 : 0;
     }
-    return topic_by_template(r, e, arena, ret_topic, err);
+    return route_topic_by_template(r, e, arena, ret_topic, err);
 }
 
 /* As Debezium has it: what is nothing but white space and control characters. */
-static bool is_blank(struct bytes text)
+static bool route_is_blank(struct bytes text)
 {
     size_t i = 0;
     while (i < text.len && (unsigned char)text.data[i] <= ' ')
@@ -258,10 +263,10 @@ static bool is_blank(struct bytes text)
     return i == text.len;
 }
 
-static int build_payload(const struct router *r, const struct event *e, struct arena *arena,
-                         struct bytes *ret_payload, struct outrider_error *err)
+static int route_build_payload(const struct router *r, const struct event *e, struct arena *arena,
+                               struct bytes *ret_payload, struct outrider_error *err)
 {
-    bool is_tombstone = r->empty_is_tombstone && is_blank(e->payload);
+    bool is_tombstone = r->empty_is_tombstone && route_is_blank(e->payload);
     switch (r->form) {
     case FORM_ENVELOPE:
         return outrider__envelope_build(e, arena, ret_payload, err);
@@ -280,7 +285,7 @@ static int build_payload(const struct router *r, const struct event *e, struct a
     return 0;
 }
 
-static void set_addressing(const struct event *e, struct delivery *d)
+static void route_set_addressing(const struct event *e, struct delivery *d)
 {
     d->key = event_key(e);
     d->partition = e->partition;
@@ -293,26 +298,26 @@ int outrider__router_route(const struct router *r, struct event *e, bool with_he
     struct arena *arena = &e->batch->arena;
     struct delivery d = {.sink_data = NULL};
     struct header *headers = NULL;
-    if (find_topic(r, e, arena, &d.topic, err) < 0)
+    if (route_find_topic(r, e, arena, &d.topic, err) < 0)
         return -1;
     if (d.topic.len == 0)
         return outrider__fail(err, OUTRIDER_ROUTE, OUTRIDER_DEAD,
                               "no topic for the event: give it one, or route its type with "
                               "route.by_type or route.topic");
-    if (build_payload(r, e, arena, &d.payload, err) < 0)
+    if (route_build_payload(r, e, arena, &d.payload, err) < 0)
         return -1;
     if (with_headers &&
         outrider__headers_build(&r->headers, e, 0, false, arena, &headers, &d.n_headers, err) < 0)
         return -1;
     d.headers = headers;
-    set_addressing(e, &d);
+    route_set_addressing(e, &d);
     e->delivery = d;
     return 0;
 }
 
-static int dead_letter_topic(const struct router *r, const struct event *e, const char *topic,
-                             struct bytes original, struct bytes *ret_topic,
-                             struct outrider_error *err)
+static int route_dead_letter_topic(const struct router *r, const struct event *e, const char *topic,
+                                   struct bytes original, struct bytes *ret_topic,
+                                   struct outrider_error *err)
 {
     struct arena *arena = &e->batch->arena;
     struct template_input in = {.event = e, .topic = original};
@@ -327,7 +332,8 @@ static int dead_letter_topic(const struct router *r, const struct event *e, cons
     return 0;
 }
 
-static int put_number(struct header *h, struct bytes name, uint64_t number, struct arena *arena)
+static int route_put_number(struct header *h, struct bytes name, uint64_t number,
+                            struct arena *arena)
 {
     char text[24];
     (void)snprintf(text, sizeof text, "%" PRIu64, number);
@@ -337,8 +343,8 @@ static int put_number(struct header *h, struct bytes name, uint64_t number, stru
 
 #define DEAD_LETTER_HEADERS 5
 
-static int put_reasons(const struct event *e, struct bytes original,
-                       const struct outrider_error *why, struct header *out, size_t *n)
+static int route_put_reasons(const struct event *e, struct bytes original,
+                             const struct outrider_error *why, struct header *out, size_t *n)
 {
     struct arena *arena = &e->batch->arena;
     struct header *h = out + *n;
@@ -349,12 +355,12 @@ static int put_reasons(const struct event *e, struct bytes original,
     if (outrider__arena_dup(arena, bytes_str(why->message), &h->value) < 0)
         return -1;
     h++;
-    if (put_number(h++, BYTES_LIT("x-attempts"), e->attempts, arena) < 0)
+    if (route_put_number(h++, BYTES_LIT("x-attempts"), e->attempts, arena) < 0)
         return -1;
     if (original.len > 0)
         *h++ = (struct header){BYTES_LIT("x-original-topic"), original};
     if (e->is_oversize && bytes_is_null(e->payload) &&
-        put_number(h++, BYTES_LIT("x-payload-size"), (uint64_t)e->payload_len, arena) < 0)
+        route_put_number(h++, BYTES_LIT("x-payload-size"), (uint64_t)e->payload_len, arena) < 0)
         return -1;
     *n = (size_t)(h - out);
     return 0;
@@ -369,9 +375,9 @@ int outrider__router_dead_letter(const struct router *r, struct event *e, const 
     struct bytes original = is_routed ? e->delivery.topic : e->topic;
     struct delivery d = {.payload = e->delivery.payload};
     struct header *headers = NULL;
-    if (dead_letter_topic(r, e, topic, original, &d.topic, err) < 0)
+    if (route_dead_letter_topic(r, e, topic, original, &d.topic, err) < 0)
         return -1;
-    if (!is_routed && build_payload(r, e, arena, &d.payload, err) < 0)
+    if (!is_routed && route_build_payload(r, e, arena, &d.payload, err) < 0)
         return -1;
     /* A tombstone would delete the key in a compacted topic. */
     if (e->is_oversize && bytes_is_null(d.payload))
@@ -380,11 +386,11 @@ int outrider__router_dead_letter(const struct router *r, struct event *e, const 
         if (outrider__headers_build(&r->headers, e, DEAD_LETTER_HEADERS, true, arena, &headers,
                                     &d.n_headers, err) < 0)
             return -1;
-        if (put_reasons(e, original, why, headers, &d.n_headers) < 0)
+        if (route_put_reasons(e, original, why, headers, &d.n_headers) < 0)
             return outrider__fail_nomem(err);
     }
     d.headers = headers;
-    set_addressing(e, &d);
+    route_set_addressing(e, &d);
     /* The partition was chosen for another topic, which may have more of them. */
     d.partition = -1;
     e->delivery = d;

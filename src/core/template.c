@@ -4,29 +4,29 @@
 #include "base/json.h"
 
 /* ASCII only, whatever locale the host program has set. */
-static bool is_lower(char c)
+static bool template_is_lower(char c)
 {
     return c >= 'a' && c <= 'z';
 }
 
-static bool is_upper(char c)
+static bool template_is_upper(char c)
 {
     return c >= 'A' && c <= 'Z';
 }
 
-static bool is_digit(char c)
+static bool template_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-static char to_lower(char c)
+static char template_to_lower(char c)
 {
-    return is_upper(c) ? (char)(c - 'A' + 'a') : c;
+    return template_is_upper(c) ? (char)(c - 'A' + 'a') : c;
 }
 
-static char to_upper(char c)
+static char template_to_upper(char c)
 {
-    return is_lower(c) ? (char)(c - 'a' + 'A') : c;
+    return template_is_lower(c) ? (char)(c - 'a' + 'A') : c;
 }
 
 static const struct {
@@ -53,20 +53,20 @@ static const struct {
 };
 
 /* aggregateType, aggregate_type and AggregateType are one name. */
-static bool same_name(struct bytes text, const char *name)
+static bool template_same_name(struct bytes text, const char *name)
 {
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == '_')
             continue;
-        if (to_lower(text.data[i]) != *name)
+        if (template_to_lower(text.data[i]) != *name)
             return false;
         name++;
     }
     return *name == '\0';
 }
 
-static int unknown_variable(struct bytes name, const struct template_rules *rules,
-                            struct outrider_error *err)
+static int template_unknown_variable(struct bytes name, const struct template_rules *rules,
+                                     struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "unknown variable '%.*s' (known: aggregate_type, event_type, "
@@ -76,8 +76,8 @@ static int unknown_variable(struct bytes name, const struct template_rules *rule
                           rules->group != NULL ? ", and the pattern's groups" : "");
 }
 
-static int find_kind(struct bytes name, const struct template_rules *rules,
-                     struct template_segment *s)
+static int template_find_kind(struct bytes name, const struct template_rules *rules,
+                              struct template_segment *s)
 {
     if (rules->group != NULL) {
         s->group = rules->group(rules->ctx, name);
@@ -87,7 +87,7 @@ static int find_kind(struct bytes name, const struct template_rules *rules,
         }
     }
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        if (same_name(name, variables[i].name)) {
+        if (template_same_name(name, variables[i].name)) {
             s->kind = variables[i].kind;
             return s->kind == TEMPLATE_TOPIC && !rules->with_topic ? -1 : 0;
         }
@@ -96,7 +96,7 @@ static int find_kind(struct bytes name, const struct template_rules *rules,
 }
 
 /* Cuts `b` at the first c; what follows it is the rest, NULL data where there is no c. */
-static struct bytes cut(struct bytes *b, char c)
+static struct bytes template_cut(struct bytes *b, char c)
 {
     const char *at = b->len > 0 ? memchr(b->data, c, b->len) : NULL;
     if (at == NULL)
@@ -112,17 +112,17 @@ int outrider__template_variable(struct bytes text, const struct template_rules *
 {
     struct template_segment s = {0};
     struct bytes name = text;
-    struct bytes modifier = cut(&name, ':');
-    if (same_name(name, "header") && modifier.len > 0) {
+    struct bytes modifier = template_cut(&name, ':');
+    if (template_same_name(name, "header") && modifier.len > 0) {
         struct bytes header = modifier;
-        modifier = cut(&header, ':');
+        modifier = template_cut(&header, ':');
         if (header.len == 0)
-            return unknown_variable(text, rules, err);
+            return template_unknown_variable(text, rules, err);
         s.kind = TEMPLATE_HEADER;
         if (outrider__arena_dup(arena, header, &s.text) < 0)
             return outrider__fail_nomem(err);
-    } else if (name.len == 0 || find_kind(name, rules, &s) < 0) {
-        return unknown_variable(text, rules, err);
+    } else if (name.len == 0 || template_find_kind(name, rules, &s) < 0) {
+        return template_unknown_variable(text, rules, err);
     }
     if (!bytes_is_null(modifier)) {
         size_t i = 0, n = sizeof modifiers / sizeof *modifiers;
@@ -146,7 +146,8 @@ struct compiler {
     size_t n;
 };
 
-static int push(struct compiler *c, const struct template_segment *s, struct outrider_error *err)
+static int template_push(struct compiler *c, const struct template_segment *s,
+                         struct outrider_error *err)
 {
     if (c->n == TEMPLATE_SEGMENTS_MAX)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "more than %d parts",
@@ -155,35 +156,35 @@ static int push(struct compiler *c, const struct template_segment *s, struct out
     return 0;
 }
 
-static int push_literal(struct compiler *c, struct bytes text, struct outrider_error *err)
+static int template_push_literal(struct compiler *c, struct bytes text, struct outrider_error *err)
 {
     struct template_segment s = {.kind = TEMPLATE_LITERAL};
     if (text.len == 0)
         return 0;
     if (outrider__arena_dup(c->arena, text, &s.text) < 0)
         return outrider__fail_nomem(err);
-    return push(c, &s, err);
+    return template_push(c, &s, err);
 }
 
-static int push_variable(struct compiler *c, struct bytes name, size_t place,
-                         struct outrider_error *err)
+static int template_push_variable(struct compiler *c, struct bytes name, size_t place,
+                                  struct outrider_error *err)
 {
     struct template_segment s;
     struct outrider_error why;
     if (outrider__template_variable(name, c->rules, c->arena, &s, &why) < 0)
         return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP, "at character %zu: %s", place,
                               why.message);
-    return push(c, &s, err);
+    return template_push(c, &s, err);
 }
 
 /* Behind a dollar: $$, ${name}, and $1 where there are groups. */
-static int compile_dollar(struct compiler *c, struct outrider_error *err)
+static int template_compile_dollar(struct compiler *c, struct outrider_error *err)
 {
     size_t place = (size_t)(c->p - c->start) + 1;
     const char *p = c->p + 1;
     if (p < c->end && *p == '$') {
         c->p = p + 1;
-        return push_literal(c, BYTES_LIT("$"), err);
+        return template_push_literal(c, BYTES_LIT("$"), err);
     }
     if (p < c->end && *p == '{') {
         const char *close = memchr(p, '}', (size_t)(c->end - p));
@@ -191,14 +192,14 @@ static int compile_dollar(struct compiler *c, struct outrider_error *err)
             return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                                   "the '${' at character %zu is not closed with '}'", place);
         c->p = close + 1;
-        return push_variable(c, bytes_of(p + 1, (size_t)(close - p) - 1), place, err);
+        return template_push_variable(c, bytes_of(p + 1, (size_t)(close - p) - 1), place, err);
     }
-    if (c->rules->group != NULL && p < c->end && is_digit(*p)) {
+    if (c->rules->group != NULL && p < c->end && template_is_digit(*p)) {
         const char *digits = p;
-        while (p < c->end && is_digit(*p))
+        while (p < c->end && template_is_digit(*p))
             p++;
         c->p = p;
-        return push_variable(c, bytes_of(digits, (size_t)(p - digits)), place, err);
+        return template_push_variable(c, bytes_of(digits, (size_t)(p - digits)), place, err);
     }
     return outrider__fail(err, OUTRIDER_CONFIG, OUTRIDER_STOP,
                           "a '$' at character %zu begins no variable (write ${name}, or $$ for a "
@@ -218,10 +219,10 @@ int outrider__template_compile(struct bytes text, const struct template_rules *r
     while (c.p < c.end) {
         const char *dollar = memchr(c.p, '$', (size_t)(c.end - c.p));
         const char *stop = dollar != NULL ? dollar : c.end;
-        if (push_literal(&c, bytes_of(c.p, (size_t)(stop - c.p)), err) < 0)
+        if (template_push_literal(&c, bytes_of(c.p, (size_t)(stop - c.p)), err) < 0)
             return -1;
         c.p = stop;
-        if (dollar != NULL && compile_dollar(&c, err) < 0)
+        if (dollar != NULL && template_compile_dollar(&c, err) < 0)
             return -1;
     }
     size_t size = c.n * sizeof *c.segments;
@@ -234,8 +235,8 @@ int outrider__template_compile(struct bytes text, const struct template_rules *r
     return 0;
 }
 
-static int header_value(struct bytes name, const struct event *e, struct arena *arena,
-                        struct bytes *ret_value, struct outrider_error *err)
+static int template_header_value(struct bytes name, const struct event *e, struct arena *arena,
+                                 struct bytes *ret_value, struct outrider_error *err)
 {
     struct json_members m;
     struct bytes key, raw, text, value = BYTES_NULL;
@@ -285,7 +286,7 @@ int outrider__template_value(const struct template_segment *s, const struct temp
         *ret_value = event_key(in->event);
         return 0;
     case TEMPLATE_HEADER:
-        return header_value(s->text, in->event, arena, ret_value, err);
+        return template_header_value(s->text, in->event, arena, ret_value, err);
     case TEMPLATE_TOPIC:
         *ret_value = in->topic;
         return 0;
@@ -298,7 +299,7 @@ int outrider__template_value(const struct template_segment *s, const struct temp
 }
 
 /* OrderCreated, order created and HTTPRequest become words; at most doubles the length. */
-static char *put_words(char *out, struct bytes b, char separator)
+static char *template_put_words(char *out, struct bytes b, char separator)
 {
     for (size_t i = 0; i < b.len; i++) {
         char c = b.data[i];
@@ -308,15 +309,15 @@ static char *put_words(char *out, struct bytes b, char separator)
             *out++ = separator;
             continue;
         }
-        if (is_upper(c) &&
-            (is_lower(before) || is_digit(before) || (is_upper(before) && is_lower(after))))
+        if (template_is_upper(c) && (template_is_lower(before) || template_is_digit(before) ||
+                                     (template_is_upper(before) && template_is_lower(after))))
             *out++ = separator;
-        *out++ = to_lower(c);
+        *out++ = template_to_lower(c);
     }
     return out;
 }
 
-static char *put_value(char *out, enum template_letters letters, struct bytes b)
+static char *template_put_value(char *out, enum template_letters letters, struct bytes b)
 {
     switch (letters) {
     case LETTERS_AS_IS:
@@ -325,16 +326,16 @@ static char *put_value(char *out, enum template_letters letters, struct bytes b)
         return out + b.len;
     case LETTERS_LOWER:
         for (size_t i = 0; i < b.len; i++)
-            *out++ = to_lower(b.data[i]);
+            *out++ = template_to_lower(b.data[i]);
         return out;
     case LETTERS_UPPER:
         for (size_t i = 0; i < b.len; i++)
-            *out++ = to_upper(b.data[i]);
+            *out++ = template_to_upper(b.data[i]);
         return out;
     case LETTERS_KEBAB:
-        return put_words(out, b, '-');
+        return template_put_words(out, b, '-');
     case LETTERS_SNAKE:
-        return put_words(out, b, '_');
+        return template_put_words(out, b, '_');
     }
     return out;
 }
@@ -354,13 +355,13 @@ int outrider__template_render(const struct template *t, const struct template_in
     if (start == NULL)
         return outrider__fail_nomem(err);
     for (size_t i = 0; i < t->n; i++)
-        p = put_value(p, t->segments[i].letters, values[i]);
+        p = template_put_value(p, t->segments[i].letters, values[i]);
     *ret_text = bytes_of(start, (size_t)(p - start));
     return 0;
 }
 
-static int check_with(struct bytes text, const struct template_rules *rules, bool as_field,
-                      struct outrider_error *err)
+static int template_check_with(struct bytes text, const struct template_rules *rules, bool as_field,
+                               struct outrider_error *err)
 {
     struct arena arena;
     struct template t;
@@ -374,15 +375,15 @@ static int check_with(struct bytes text, const struct template_rules *rules, boo
 
 int outrider__template_check(struct bytes text, struct outrider_error *err)
 {
-    return check_with(text, &(struct template_rules){0}, false, err);
+    return template_check_with(text, &(struct template_rules){0}, false, err);
 }
 
 int outrider__template_check_dead_letter(struct bytes text, struct outrider_error *err)
 {
-    return check_with(text, &(struct template_rules){.with_topic = true}, false, err);
+    return template_check_with(text, &(struct template_rules){.with_topic = true}, false, err);
 }
 
 int outrider__template_check_field(struct bytes text, struct outrider_error *err)
 {
-    return check_with(text, &(struct template_rules){0}, true, err);
+    return template_check_with(text, &(struct template_rules){0}, true, err);
 }

@@ -11,7 +11,7 @@
 /* Longest sleep: a wall clock that is set while we sleep is noticed by then. */
 #define DRIVER_SLEEP_US 60000000
 
-static struct timespec until(int64_t wake_us, int64_t now_us)
+static struct timespec driver_until(int64_t wake_us, int64_t now_us)
 {
     int64_t us = wake_us > now_us ? wake_us - now_us : 0;
     if (us > DRIVER_SLEEP_US)
@@ -19,7 +19,7 @@ static struct timespec until(int64_t wake_us, int64_t now_us)
     return (struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
 }
 
-static void take_control(struct driver *d)
+static void driver_take_control(struct driver *d)
 {
     uint64_t count;
     /* Emptied before it is acted on, so that a wish made meanwhile wakes us again. */
@@ -43,11 +43,11 @@ int outrider__driver_run(struct driver *d, struct outrider_error *err)
         fds[0] = (struct pollfd){.fd = d->control_fd, .events = POLLIN};
         int n = 1 + outrider__relay_fds(d->relay, fds + 1, DRIVER_FDS - 1);
         /* A step takes time: count from now, not from before it. */
-        struct timespec wait = until(wake_us, outrider__clock_now().mono_us);
+        struct timespec wait = driver_until(wake_us, outrider__clock_now().mono_us);
         int ready = ppoll(fds, (nfds_t)n, &wait, NULL);
         if (ready < 0 && errno != EINTR)
             return outrider__fail_errno(err, errno, "cannot wait for the source and the sink");
         if (ready > 0 && fds[0].revents)
-            take_control(d);
+            driver_take_control(d);
     }
 }

@@ -16,35 +16,35 @@ void outrider__engine_wake(struct engine *e)
         continue;
 }
 
-static bool has_ended(enum outrider_relay_state s)
+static bool engine_has_ended(enum outrider_relay_state s)
 {
     return s == OUTRIDER_RELAY_STOPPED || s == OUTRIDER_RELAY_FAILED;
 }
 
-static void set_state(struct engine *e, enum outrider_relay_state state)
+static void engine_set_state(struct engine *e, enum outrider_relay_state state)
 {
     pthread_mutex_lock(&e->mutex);
-    if (e->state != OUTRIDER_RELAY_STOPPING || has_ended(state))
+    if (e->state != OUTRIDER_RELAY_STOPPING || engine_has_ended(state))
         e->state = state;
     pthread_mutex_unlock(&e->mutex);
 }
 
-static void on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
-                    const struct outrider_error *why)
+static void engine_on_note(void *ctx, struct instant now, enum relay_note note, uint64_t count,
+                           const struct outrider_error *why)
 {
     struct engine *e = ctx;
     (void)now;
     (void)count;
     (void)why;
     if (note == NOTE_SOURCE_CONNECTED)
-        set_state(e, OUTRIDER_RELAY_ACTIVE);
+        engine_set_state(e, OUTRIDER_RELAY_ACTIVE);
     else if (note == NOTE_SOURCE_LOST || note == NOTE_STANDBY)
-        set_state(e, OUTRIDER_RELAY_STARTING);
+        engine_set_state(e, OUTRIDER_RELAY_STARTING);
     else if (note == NOTE_STOPPING)
-        set_state(e, OUTRIDER_RELAY_STOPPING);
+        engine_set_state(e, OUTRIDER_RELAY_STOPPING);
 }
 
-static void on_stepped(void *ctx, const struct relay *relay)
+static void engine_on_stepped(void *ctx, const struct relay *relay)
 {
     struct engine *e = ctx;
     pthread_mutex_lock(&e->mutex);
@@ -52,7 +52,7 @@ static void on_stepped(void *ctx, const struct relay *relay)
     pthread_mutex_unlock(&e->mutex);
 }
 
-static void on_control(void *ctx, struct relay *relay, struct instant now)
+static void engine_on_control(void *ctx, struct relay *relay, struct instant now)
 {
     struct engine *e = ctx;
     pthread_mutex_lock(&e->mutex);
@@ -70,8 +70,8 @@ static void *run(void *ctx)
     struct outrider_error err = {0};
     struct driver d = {.relay = e->relay,
                        .control_fd = e->control_fd,
-                       .control = on_control,
-                       .stepped = on_stepped,
+                       .control = engine_on_control,
+                       .stepped = engine_on_stepped,
                        .ctx = e};
     /* start() lets go of it when the state is set, which is ours from then on. */
     pthread_mutex_lock(&e->mutex);
@@ -103,7 +103,7 @@ int outrider__engine_init(struct engine *e, struct outrider_error *err)
 }
 
 /* A thread begins with the signals of the one that makes it. */
-static int start_thread(struct engine *e)
+static int engine_start_thread(struct engine *e)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -117,7 +117,8 @@ int outrider__engine_prepare(struct engine *e, const struct relay_setup *setup,
                              const struct engine_hooks *hooks, struct outrider_error *err)
 {
     struct relay_setup inner = *setup;
-    e->observer = (struct relay_observer){.next = setup->observers, .ctx = e, .note = on_note};
+    e->observer =
+        (struct relay_observer){.next = setup->observers, .ctx = e, .note = engine_on_note};
     inner.observers = &e->observer;
     e->hooks = hooks != NULL ? *hooks : (struct engine_hooks){0};
     outrider__relay_free(e->relay);
@@ -128,7 +129,7 @@ int outrider__engine_prepare(struct engine *e, const struct relay_setup *setup,
 int outrider__engine_start(struct engine *e, struct outrider_error *err)
 {
     pthread_mutex_lock(&e->mutex);
-    int r = start_thread(e);
+    int r = engine_start_thread(e);
     e->is_started = r == 0;
     if (e->is_started)
         e->state = e->must_stop ? OUTRIDER_RELAY_STOPPING : OUTRIDER_RELAY_STARTING;
@@ -146,7 +147,7 @@ void outrider__engine_stop(struct engine *e)
     outrider__engine_wake(e);
 }
 
-static struct timespec deadline_of(int64_t timeout_ms)
+static struct timespec engine_deadline_of(int64_t timeout_ms)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -159,7 +160,7 @@ static struct timespec deadline_of(int64_t timeout_ms)
     return t;
 }
 
-static int result_locked(const struct engine *e, struct outrider_error *err)
+static int engine_result_locked(const struct engine *e, struct outrider_error *err)
 {
     if (e->state == OUTRIDER_RELAY_STOPPED)
         return 0;
@@ -174,7 +175,7 @@ static int result_locked(const struct engine *e, struct outrider_error *err)
 
 int outrider__engine_wait(struct engine *e, int64_t timeout_ms, struct outrider_error *err)
 {
-    struct timespec deadline = deadline_of(timeout_ms < 0 ? 0 : timeout_ms);
+    struct timespec deadline = engine_deadline_of(timeout_ms < 0 ? 0 : timeout_ms);
     int waited = 0;
     pthread_mutex_lock(&e->mutex);
     if (e->is_started && pthread_equal(e->thread, pthread_self())) {
@@ -182,10 +183,10 @@ int outrider__engine_wait(struct engine *e, int64_t timeout_ms, struct outrider_
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "a callback of the relay cannot wait for its end");
     }
-    while (e->state != OUTRIDER_RELAY_NEW && !has_ended(e->state) && waited != ETIMEDOUT)
+    while (e->state != OUTRIDER_RELAY_NEW && !engine_has_ended(e->state) && waited != ETIMEDOUT)
         waited = timeout_ms < 0 ? pthread_cond_wait(&e->ended, &e->mutex)
                                 : pthread_cond_timedwait(&e->ended, &e->mutex, &deadline);
-    int r = result_locked(e, err);
+    int r = engine_result_locked(e, err);
     pthread_mutex_unlock(&e->mutex);
     return r;
 }

@@ -45,7 +45,7 @@ struct dirs {
     size_t n;
 };
 
-static void add_dir(struct dirs *d, const char *base, size_t len, const char *rest)
+static void modules_add_dir(struct dirs *d, const char *base, size_t len, const char *rest)
 {
     if (d->n == DIRS_MAX || len == 0)
         return;
@@ -56,19 +56,20 @@ static void add_dir(struct dirs *d, const char *base, size_t len, const char *re
 
 /* Where this code is a shared library: beside it, and not beside the program, which
  * may have modules of its own by these names. */
-static bool add_library_dir(struct dirs *d)
+static bool modules_add_library_dir(struct dirs *d)
 {
     Dl_info info;
     struct link_map *map = NULL;
-    if (dladdr1((void *)add_library_dir, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 ||
+    if (dladdr1((void *)modules_add_library_dir, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 ||
         map == NULL || map->l_name[0] == '\0') /* the program itself has no name */
         return false;
     if (map->l_name[0] == '/') /* one that is relative is so to where the process was */
-        add_dir(d, map->l_name, (size_t)(strrchr(map->l_name, '/') - map->l_name), "/outrider");
+        modules_add_dir(d, map->l_name, (size_t)(strrchr(map->l_name, '/') - map->l_name),
+                        "/outrider");
     return true;
 }
 
-static void add_program_dirs(struct dirs *d)
+static void modules_add_program_dirs(struct dirs *d)
 {
     char exe[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
@@ -77,11 +78,11 @@ static void add_program_dirs(struct dirs *d)
     exe[len] = '\0';
     char *slash = strrchr(exe, '/');
     size_t dir = slash ? (size_t)(slash - exe) : 0;
-    add_dir(d, exe, dir, "/modules");
-    add_dir(d, exe, dir, "/../lib/outrider");
+    modules_add_dir(d, exe, dir, "/modules");
+    modules_add_dir(d, exe, dir, "/../lib/outrider");
 #ifdef __linux__
 #if defined(__x86_64__)
-    add_dir(d, exe, dir, "/../lib/x86_64-linux-gnu/outrider");
+    modules_add_dir(d, exe, dir, "/../lib/x86_64-linux-gnu/outrider");
 #elif defined(__aarch64__)
     add_dir(d, exe, dir, "/../lib/aarch64-linux-gnu/outrider");
 #endif
@@ -96,12 +97,12 @@ static struct dirs *module_dirs(void)
     const char *list = secure_getenv("OUTRIDER_MODULE_PATH");
     while (list && *list) {
         size_t len = strcspn(list, ":");
-        add_dir(d, list, len, "");
+        modules_add_dir(d, list, len, "");
         list += len + (list[len] == ':');
     }
-    if (!add_library_dir(d))
-        add_program_dirs(d);
-    add_dir(d, OUTRIDER_MODULE_DIR, strlen(OUTRIDER_MODULE_DIR), "");
+    if (!modules_add_library_dir(d))
+        modules_add_program_dirs(d);
+    modules_add_dir(d, OUTRIDER_MODULE_DIR, strlen(OUTRIDER_MODULE_DIR), "");
     return d;
 }
 
@@ -112,7 +113,7 @@ static bool is_module_name(const char *name)
     return len > 0 && len <= NAME_MAX_LEN && name[len] == '\0';
 }
 
-static const struct module *loaded_find(const char *name)
+static const struct module *modules_loaded_find(const char *name)
 {
     for (size_t i = 0; i < n_loaded; i++) {
         if (strcmp(loaded[i].name, name) == 0)
@@ -122,14 +123,14 @@ static const struct module *loaded_find(const char *name)
 }
 
 /* A module from before this symbol existed has none. */
-static bool is_same_build(void *handle)
+static bool modules_is_same_build(void *handle)
 {
     const char *abi = dlsym(handle, OUTRIDER_MODULE_ABI_SYMBOL);
     return abi != NULL && strcmp(abi, OUTRIDER_MODULE_ABI) == 0;
 }
 
-static int load_file(const char *path, const char *name, const struct module **ret_module,
-                     struct outrider_error *err)
+static int modules_load_file(const char *path, const char *name, const struct module **ret_module,
+                             struct outrider_error *err)
 {
     if (n_loaded == MODULES_MAX)
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
@@ -139,7 +140,7 @@ static int load_file(const char *path, const char *name, const struct module **r
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP, "cannot load %s: %s", path,
                               dlerror());
     const struct module *m = dlsym(handle, OUTRIDER_MODULE_SYMBOL);
-    if (m == NULL || !is_same_build(handle)) {
+    if (m == NULL || !modules_is_same_build(handle)) {
         dlclose(handle);
         return m == NULL ? outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                                           "%s is not an outrider module", path)
@@ -156,10 +157,10 @@ static int load_file(const char *path, const char *name, const struct module **r
 }
 
 /* 0 with the module, or with NULL where no directory has it. */
-static int load_locked(const char *name, const struct module **ret_module,
-                       struct outrider_error *err)
+static int modules_load_locked(const char *name, const struct module **ret_module,
+                               struct outrider_error *err)
 {
-    *ret_module = loaded_find(name);
+    *ret_module = modules_loaded_find(name);
     if (*ret_module || !is_module_name(name))
         return 0;
     struct dirs *d = module_dirs();
@@ -170,16 +171,17 @@ static int load_locked(const char *name, const struct module **ret_module,
         char path[PATH_MAX + NAME_MAX_LEN + 8];
         snprintf(path, sizeof(path), "%s/%s.so", d->path[i], name);
         if (access(path, F_OK) == 0)
-            r = load_file(path, name, ret_module, err);
+            r = modules_load_file(path, name, ret_module, err);
     }
     free(d);
     return r;
 }
 
-static int load(const char *name, const struct module **ret_module, struct outrider_error *err)
+static int modules_load(const char *name, const struct module **ret_module,
+                        struct outrider_error *err)
 {
     pthread_mutex_lock(&mutex);
-    int r = load_locked(name, ret_module, err);
+    int r = modules_load_locked(name, ret_module, err);
     pthread_mutex_unlock(&mutex);
     return r;
 }
@@ -189,7 +191,7 @@ static int module_of(const char *scheme, const struct module **ret_module,
                      struct outrider_error *err)
 {
     const struct adapter_entry *e = outrider__adapter_find(scheme);
-    return load(e != NULL ? e->adapter->name : scheme, ret_module, err);
+    return modules_load(e != NULL ? e->adapter->name : scheme, ret_module, err);
 }
 
 struct names {
@@ -197,7 +199,7 @@ struct names {
     size_t n;
 };
 
-static void add_name(struct names *names, const char *file)
+static void modules_add_name(struct names *names, const char *file)
 {
     char name[NAME_MAX_LEN + 1];
     size_t len = strlen(file);
@@ -227,7 +229,7 @@ static struct names *module_names(void)
         if (dir == NULL)
             continue;
         while ((entry = readdir(dir)) != NULL)
-            add_name(names, entry->d_name);
+            modules_add_name(names, entry->d_name);
         closedir(dir);
     }
     free(d);
@@ -242,7 +244,7 @@ void outrider__modules_each(void (*found)(void *ctx, const char *name, const str
     for (size_t i = 0; names && i < names->n; i++) {
         struct outrider_error err = {0};
         const struct module *m = NULL;
-        if (load(names->name[i], &m, &err) < 0)
+        if (modules_load(names->name[i], &m, &err) < 0)
             found(ctx, names->name[i], NULL, &err);
         else if (m)
             found(ctx, names->name[i], m, NULL);
@@ -256,20 +258,20 @@ struct scheme_list {
     size_t len;
 };
 
-static void add_scheme(struct scheme_list *l, struct bytes scheme)
+static void modules_add_scheme(struct scheme_list *l, struct bytes scheme)
 {
     if (l->len < sizeof(l->text))
         l->len += (size_t)snprintf(l->text + l->len, sizeof(l->text) - l->len, "%s%.*s",
                                    l->len ? ", " : "", (int)scheme.len, scheme.data);
 }
 
-static bool has_role(const struct adapter *a, enum role role)
+static bool modules_has_role(const struct adapter *a, enum role role)
 {
     return role == ROLE_SOURCE ? a->is_source : a->is_sink;
 }
 
 /* Whether some directory has the module's file; nothing is loaded. */
-static bool is_installed(const struct adapter *a)
+static bool modules_is_installed(const struct adapter *a)
 {
     struct dirs *d = module_dirs();
     bool found = false;
@@ -282,51 +284,52 @@ static bool is_installed(const struct adapter *a)
     return found;
 }
 
-static void list_schemes(struct scheme_list *l)
+static void modules_list_schemes(struct scheme_list *l)
 {
     for (const struct adapter_entry *e = outrider__adapters; e->adapter != NULL; e++)
-        if (has_role(e->adapter, l->role) &&
-            (e->adapter->library == NULL || is_installed(e->adapter)))
-            add_scheme(l, adapter_scheme(e->adapter));
+        if (modules_has_role(e->adapter, l->role) &&
+            (e->adapter->library == NULL || modules_is_installed(e->adapter)))
+            modules_add_scheme(l, adapter_scheme(e->adapter));
     if (l->len == 0)
         snprintf(l->text, sizeof(l->text), "none");
 }
 
-static const char *role_name(enum role role)
+static const char *modules_role_name(enum role role)
 {
     return role == ROLE_SOURCE ? "source" : "sink";
 }
 
 /* The adapter is one of this source tree, but its module is not there. */
-static int fail_missing(const char *scheme, const struct scheme_list *l,
-                        const struct adapter_entry *e, struct outrider_error *err)
+static int modules_fail_missing(const char *scheme, const struct scheme_list *l,
+                                const struct adapter_entry *e, struct outrider_error *err)
 {
     if (!e->is_built)
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "no %s for '%s:': this outrider was built without %s; there are %s",
-                              role_name(l->role), scheme, e->adapter->library, l->text);
+                              modules_role_name(l->role), scheme, e->adapter->library, l->text);
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                           "no %s for '%s:': its module %s.so is neither beside the program nor in "
                           "%s; there are %s",
-                          role_name(l->role), scheme, e->adapter->name, OUTRIDER_MODULE_DIR,
+                          modules_role_name(l->role), scheme, e->adapter->name, OUTRIDER_MODULE_DIR,
                           l->text);
 }
 
-static int not_found(const char *scheme, enum role role, const struct module *m,
-                     struct outrider_error *err)
+static int modules_not_found(const char *scheme, enum role role, const struct module *m,
+                             struct outrider_error *err)
 {
     struct scheme_list l = {.role = role};
     const struct adapter_entry *e = outrider__adapter_find(scheme);
     const struct adapter *a = m != NULL ? m->adapter : e != NULL ? e->adapter : NULL;
-    list_schemes(&l);
-    if (a != NULL && !has_role(a, role))
+    modules_list_schemes(&l);
+    if (a != NULL && !modules_has_role(a, role))
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                              "'%s:' is a %s, not a %s; there are %s", scheme, role_name(role ^ 3),
-                              role_name(role), l.text);
+                              "'%s:' is a %s, not a %s; there are %s", scheme,
+                              modules_role_name(role ^ 3), modules_role_name(role), l.text);
     if (e != NULL)
-        return fail_missing(scheme, &l, e, err);
+        return modules_fail_missing(scheme, &l, e, err);
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
-                          "no %s for '%.32s:'; there are %s", role_name(role), scheme, l.text);
+                          "no %s for '%.32s:'; there are %s", modules_role_name(role), scheme,
+                          l.text);
 }
 
 int outrider__source_find(const char *scheme, const struct source_ops **ret_ops,
@@ -336,7 +339,7 @@ int outrider__source_find(const char *scheme, const struct source_ops **ret_ops,
     if (module_of(scheme, &m, err) < 0)
         return -1;
     if (m == NULL || m->source == NULL)
-        return not_found(scheme, ROLE_SOURCE, m, err);
+        return modules_not_found(scheme, ROLE_SOURCE, m, err);
     *ret_ops = m->source;
     return 0;
 }
@@ -348,7 +351,7 @@ int outrider__store_find(const char *scheme, const struct store_ops **ret_ops,
     if (module_of(scheme, &m, err) < 0)
         return -1;
     if (m == NULL || m->store == NULL)
-        return not_found(scheme, ROLE_SOURCE, m, err);
+        return modules_not_found(scheme, ROLE_SOURCE, m, err);
     *ret_ops = m->store;
     return 0;
 }
@@ -360,7 +363,7 @@ int outrider__hybrid_find(const char *scheme, const struct hybrid_ops **ret_ops,
     if (module_of(scheme, &m, err) < 0)
         return -1;
     if (m == NULL || m->source == NULL)
-        return not_found(scheme, ROLE_SOURCE, m, err);
+        return modules_not_found(scheme, ROLE_SOURCE, m, err);
     if (m->hybrid == NULL)
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "there is no hybrid publishing for '%s:'; leave publishing to the "
@@ -383,7 +386,7 @@ int outrider__sink_find(const char *scheme, const struct sink_ops **ret_ops,
     if (module_of(scheme, &m, err) < 0)
         return -1;
     if (m == NULL || m->sink == NULL)
-        return not_found(scheme, ROLE_SINK, m, err);
+        return modules_not_found(scheme, ROLE_SINK, m, err);
     *ret_ops = m->sink;
     return 0;
 }

@@ -9,7 +9,7 @@
 
 /* The directory as the system knows it; one that is yet to be made is known by
  * its parent. NULL where not even that exists: the sink will say so. */
-static char *real_directory(const char *path)
+static char *pipeline_real_directory(const char *path)
 {
     char *found = realpath(path, NULL), *copy = NULL, *parent = NULL, *joined = NULL;
     if (found != NULL)
@@ -35,12 +35,12 @@ static char *real_directory(const char *path)
 
 /* A file sink is the same one from wherever the relay is started: its
  * directory counts, not how the path was written. */
-static int file_identity(struct pipeline_config *c, struct outrider_error *err)
+static int pipeline_file_identity(struct pipeline_config *c, struct outrider_error *err)
 {
     struct url url;
     if (outrider__url_parse(bytes_str(c->sink.url), c->arena, &url, err) < 0)
         return -1;
-    char *directory = real_directory(url.path.data);
+    char *directory = pipeline_real_directory(url.path.data);
     const char *path = directory != NULL ? directory : url.path.data;
     size_t size = strlen(path) + sizeof "file:";
     char *identity = outrider__arena_alloc(c->arena, size);
@@ -57,7 +57,7 @@ int outrider__pipeline_identify(struct pipeline_config *c, struct outrider_error
     if (c->sink.url == NULL)
         return 0;
     if (strncmp(c->sink.url, "file:", 5) == 0)
-        return file_identity(c, err);
+        return pipeline_file_identity(c, err);
     if (outrider__url_identity(bytes_str(c->sink.url), c->arena, &identity) < 0)
         return outrider__fail_nomem(err);
     c->sink_identity = identity.data;

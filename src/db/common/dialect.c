@@ -17,7 +17,7 @@ struct sql_marker {
     int item; /* 0: none */
 };
 
-static const char *sql_marker_number(const char *p, int *ret_n)
+static const char *dialect_sql_marker_number(const char *p, int *ret_n)
 {
     int n = 0;
     const char *first = p;
@@ -27,7 +27,7 @@ static const char *sql_marker_number(const char *p, int *ret_n)
     return p > first ? p : NULL;
 }
 
-static const char *sql_marker_type(const char *p, enum sql_type *ret_type)
+static const char *dialect_sql_marker_type(const char *p, enum sql_type *ret_type)
 {
     for (int i = 0; i < SQL_TYPES; i++) {
         size_t n = strlen(sql_type_names[i]);
@@ -40,7 +40,7 @@ static const char *sql_marker_type(const char *p, enum sql_type *ret_type)
 }
 
 /* "[]" or "[3]", or nothing. */
-static const char *sql_marker_set(const char *p, struct sql_marker *m)
+static const char *dialect_sql_marker_set(const char *p, struct sql_marker *m)
 {
     if (*p != '[')
         return p;
@@ -49,25 +49,25 @@ static const char *sql_marker_set(const char *p, struct sql_marker *m)
         m->is_set = true;
         return p + 1;
     }
-    p = sql_marker_number(p, &m->item);
+    p = dialect_sql_marker_number(p, &m->item);
     return p != NULL && *p == ']' && m->item > 0 ? p + 1 : NULL;
 }
 
 /* p: behind an @. Returns what is behind the marker's last @, or NULL: there is no marker. */
-static const char *sql_marker_read(const char *p, struct sql_marker *ret_marker)
+static const char *dialect_sql_marker_read(const char *p, struct sql_marker *ret_marker)
 {
     *ret_marker = (struct sql_marker){0};
-    p = sql_marker_number(p, &ret_marker->n);
+    p = dialect_sql_marker_number(p, &ret_marker->n);
     if (p == NULL || *p != ':' || ret_marker->n < 1 || ret_marker->n > SQL_PARAMS_MAX)
         return NULL;
-    p = sql_marker_type(p + 1, &ret_marker->type);
+    p = dialect_sql_marker_type(p + 1, &ret_marker->type);
     if (p != NULL)
-        p = sql_marker_set(p, ret_marker);
+        p = dialect_sql_marker_set(p, ret_marker);
     return p != NULL && *p == '@' ? p + 1 : NULL;
 }
 
-static void sql_marker_write(const struct sql_dialect *d, const struct sql_marker *m,
-                             struct strbuf *q, struct sql_params *params)
+static void dialect_sql_marker_write(const struct sql_dialect *d, const struct sql_marker *m,
+                                     struct strbuf *q, struct sql_params *params)
 {
     if (m->item > 0)
         d->item(q, m->n, m->item);
@@ -80,7 +80,7 @@ static void sql_marker_write(const struct sql_dialect *d, const struct sql_marke
 }
 
 /* The end of the quoted part that begins at p. */
-static const char *sql_quoted_end(const char *p)
+static const char *dialect_sql_quoted_end(const char *p)
 {
     const char *end = strchr(p + 1, *p);
     return end != NULL ? end + 1 : p + strlen(p);
@@ -96,14 +96,14 @@ char *outrider__sql_finish(const struct sql_dialect *d, const char *neutral,
         size_t plain = strcspn(p, "@'\"");
         const char *end = p + plain;
         struct sql_marker m;
-        const char *behind = *end == '@' ? sql_marker_read(end + 1, &m) : NULL;
+        const char *behind = *end == '@' ? dialect_sql_marker_read(end + 1, &m) : NULL;
         if (*end == '\'' || *end == '"')
-            end = sql_quoted_end(end);
+            end = dialect_sql_quoted_end(end);
         else if (*end == '@' && behind == NULL)
             end++;
         outrider__strbuf_append(&q, bytes_of(p, (size_t)(end - p)));
         if (behind != NULL)
-            sql_marker_write(d, &m, &q, &params);
+            dialect_sql_marker_write(d, &m, &q, &params);
         p = behind != NULL ? behind : end;
     }
     if (q.failed) {
@@ -116,7 +116,7 @@ char *outrider__sql_finish(const struct sql_dialect *d, const char *neutral,
     return q.data;
 }
 
-static void sql_append_quoted(struct strbuf *q, const char *text, char quote)
+static void dialect_sql_append_quoted(struct strbuf *q, const char *text, char quote)
 {
     strbuf_append_char(q, quote);
     for (const char *p = text; *p != '\0'; p++) {
@@ -129,12 +129,12 @@ static void sql_append_quoted(struct strbuf *q, const char *text, char quote)
 
 void outrider__sql_name(struct strbuf *q, const char *name)
 {
-    sql_append_quoted(q, name, '"');
+    dialect_sql_append_quoted(q, name, '"');
 }
 
 void outrider__sql_literal(struct strbuf *q, const char *text)
 {
-    sql_append_quoted(q, text, '\'');
+    dialect_sql_append_quoted(q, text, '\'');
 }
 
 void outrider__sql_begins(struct strbuf *q, const char *value, const char *prefix)

@@ -90,7 +90,7 @@ void outrider__find_map(const struct finder *f, const struct outbox_table *t)
     outrider__strbuf_release(&text);
 }
 
-static void find_order(const struct finder *f, const struct outbox_table *t)
+static void findings_find_order(const struct finder *f, const struct outbox_table *t)
 {
     const struct map_column *time = t->map.columns[ROLE_CREATED_AT] != NULL
                                         ? t->map.columns[ROLE_CREATED_AT]
@@ -104,7 +104,7 @@ static void find_order(const struct finder *f, const struct outbox_table *t)
                    t->table.phrases->order_without_sequence);
 }
 
-static void find_uncovered(const struct finder *f, const struct table_facts *facts)
+static void findings_find_uncovered(const struct finder *f, const struct table_facts *facts)
 {
     uint64_t n = facts->n_uncovered;
     if (n > 0)
@@ -118,7 +118,7 @@ static void find_uncovered(const struct finder *f, const struct table_facts *fac
                        facts->uncovered);
 }
 
-static void find_words(const struct finder *f, const struct table_facts *facts)
+static void findings_find_words(const struct finder *f, const struct table_facts *facts)
 {
     const struct outbox_table *t = facts->table;
     if (t->map.mark != MARK_STATUS)
@@ -144,10 +144,10 @@ static void find_words(const struct finder *f, const struct table_facts *facts)
             "a CHECK constraint on the column, or map.status_values, would make it certain",
             "%s: some values of '%s' are the usual ones, nothing in the table confirms them",
             t->outbox, status);
-    find_uncovered(f, facts);
+    findings_find_uncovered(f, facts);
 }
 
-static void find_retries(const struct finder *f, const struct outbox_table *t)
+static void findings_find_retries(const struct finder *f, const struct outbox_table *t)
 {
     if (t->parks_retries)
         outrider__find(f, FINDING_NOTE, NULL,
@@ -161,7 +161,7 @@ static void find_retries(const struct finder *f, const struct outbox_table *t)
             t->outbox);
 }
 
-static void find_sizes(const struct finder *f, const struct table_facts *facts)
+static void findings_find_sizes(const struct finder *f, const struct table_facts *facts)
 {
     const char *table = facts->table->outbox;
     int64_t max = facts->config->source.max_payload, payload = facts->payload_size;
@@ -183,7 +183,7 @@ static void find_sizes(const struct finder *f, const struct table_facts *facts)
                        table, headers, max_headers);
 }
 
-static void find_table_retention(const struct finder *f, const struct table_facts *facts)
+static void findings_find_table_retention(const struct finder *f, const struct table_facts *facts)
 {
     const struct pipeline_config *c = facts->config;
     bool is_ours = facts->table->is_ours;
@@ -199,16 +199,16 @@ static void find_table_retention(const struct finder *f, const struct table_fact
 
 void outrider__find_table(const struct finder *f, const struct table_facts *facts)
 {
-    find_order(f, facts->table);
-    find_words(f, facts);
-    find_retries(f, facts->table);
+    findings_find_order(f, facts->table);
+    findings_find_words(f, facts);
+    findings_find_retries(f, facts->table);
     if (facts->lacks_index)
         outrider__find(
             f, FINDING_WARNING, facts->index_advice,
             "%s has no index for what is not published yet: every look reads the whole table",
             facts->table->outbox);
-    find_sizes(f, facts);
-    find_table_retention(f, facts);
+    findings_find_sizes(f, facts);
+    findings_find_table_retention(f, facts);
 }
 
 void outrider__find_pipeline(const struct finder *f, const struct store_status *st)

@@ -5,7 +5,7 @@
 #define AT(field) offsetof(struct postgres_options, field)
 
 /* What SQL takes without quotes. */
-static int publication_check(struct bytes value, struct outrider_error *err)
+static int adapter_publication_check(struct bytes value, struct outrider_error *err)
 {
     bool is_name = value.len < 64;
     for (size_t i = 0; i < value.len; i++) {
@@ -22,7 +22,7 @@ static int publication_check(struct bytes value, struct outrider_error *err)
 
 /* clang-format off */
 static const struct option options[] = {
-    {"source.publication", OPTION_STRING, AT(publication), .example = "dbz_publication", .check = publication_check,
+    {"source.publication", OPTION_STRING, AT(publication), .example = "dbz_publication", .check = adapter_publication_check,
      .text = "postgresql, mode cdc: the publication that is read, which is made if it is missing; unset: outrider_ and the pipeline's name."},
     {"source.slot_failover", OPTION_BOOL, AT(slot_failover), .initial = "false",
      .text = "postgresql 17 and newer, mode cdc: the replication slot is kept on standbys too, so that the relay goes on there after a failover."},

@@ -24,14 +24,14 @@ static const char sql_release[] = "RELEASE outrider_enqueue";
 static const char sql_take_back[] = "ROLLBACK TO outrider_enqueue; RELEASE outrider_enqueue";
 
 struct sqlite_writer {
-    struct outrider_writer base; /* must stay first: see writer_of() */
+    struct outrider_writer base; /* must stay first: see enqueue_writer_of() */
     sqlite3 *db;
     sqlite3_stmt *insert; /* NULL until the first event */
     int n_compiled;       /* how often SQLite made that statement anew by itself */
     bool takes_text;      /* the payload, of the table that the statement was made for */
 };
 
-static struct sqlite_writer *writer_of(struct outrider_writer *w)
+static struct sqlite_writer *enqueue_writer_of(struct outrider_writer *w)
 {
     return (struct sqlite_writer *)w;
 }
@@ -116,9 +116,10 @@ static int enqueue_bind_event(struct sqlite_writer *w, const struct outrider_eve
     return rc == SQLITE_OK ? 0 : enqueue_fail_insert(w->db, sqlite3_extended_errcode(w->db), err);
 }
 
-static int writer_check(struct outrider_writer *base, unsigned flags, struct outrider_error *err)
+static int enqueue_writer_check(struct outrider_writer *base, unsigned flags,
+                                struct outrider_error *err)
 {
-    struct sqlite_writer *w = writer_of(base);
+    struct sqlite_writer *w = enqueue_writer_of(base);
     if ((flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) == 0 && sqlite3_get_autocommit(w->db))
         return outrider__fail(err, OUTRIDER_NO_TRANSACTION, OUTRIDER_STOP,
                               "%s: no transaction is open: the event would not share the fate of "
@@ -207,10 +208,10 @@ static int enqueue_insert_all(struct sqlite_writer *w, const struct outrider_eve
     return rc;
 }
 
-static int writer_insert(struct outrider_writer *base, const struct outrider_event *events,
-                         size_t n, const writer_id *ids, struct outrider_error *err)
+static int enqueue_writer_insert(struct outrider_writer *base, const struct outrider_event *events,
+                                 size_t n, const writer_id *ids, struct outrider_error *err)
 {
-    struct sqlite_writer *w = writer_of(base);
+    struct sqlite_writer *w = enqueue_writer_of(base);
     if (w->insert == NULL && enqueue_prepare_insert(w, err) < 0)
         return -1;
     sqlite3_int64 last_rowid = sqlite3_last_insert_rowid(w->db);
@@ -222,26 +223,26 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
     return rc;
 }
 
-static void writer_release(struct sqlite_writer *w)
+static void enqueue_writer_release(struct sqlite_writer *w)
 {
     sqlite3_finalize(w->insert);
     outrider__writer_release(&w->base);
 }
 
-static void writer_free(struct outrider_writer *base)
+static void enqueue_writer_free(struct outrider_writer *base)
 {
-    writer_release(writer_of(base));
+    enqueue_writer_release(enqueue_writer_of(base));
     free(base);
 }
 
 static const struct writer_ops writer_ops = {
     .max_payload = SIZE_MAX,
-    .check = writer_check,
-    .insert = writer_insert,
-    .free = writer_free,
+    .check = enqueue_writer_check,
+    .insert = enqueue_writer_insert,
+    .free = enqueue_writer_free,
 };
 
-static int writer_init(struct sqlite_writer *w, sqlite3 *db, struct outrider_error *err)
+static int enqueue_writer_init(struct sqlite_writer *w, sqlite3 *db, struct outrider_error *err)
 {
     if (db == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
@@ -260,7 +261,7 @@ int outrider_writer_new_sqlite(sqlite3 *db, unsigned flags, struct outrider_writ
     struct sqlite_writer *w = malloc(sizeof *w);
     if (w == NULL)
         return outrider__fail_nomem(err);
-    if (writer_init(w, db, err) < 0) {
+    if (enqueue_writer_init(w, db, err) < 0) {
         free(w);
         return -1;
     }
@@ -272,10 +273,10 @@ int outrider_enqueue_sqlite(sqlite3 *db, const struct outrider_event *event, uns
                             char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
     struct sqlite_writer w;
-    if (writer_init(&w, db, err) < 0)
+    if (enqueue_writer_init(&w, db, err) < 0)
         return -1;
     int rc = outrider_writer_put(&w.base, event, flags, ret_id, err);
-    writer_release(&w);
+    enqueue_writer_release(&w);
     return rc;
 }
 
@@ -284,9 +285,9 @@ int outrider_enqueue_many_sqlite(sqlite3 *db, const struct outrider_event *event
                                  struct outrider_error *err)
 {
     struct sqlite_writer w;
-    if (writer_init(&w, db, err) < 0)
+    if (enqueue_writer_init(&w, db, err) < 0)
         return -1;
     int rc = outrider_writer_put_many(&w.base, events, n, flags, ret_ids, err);
-    writer_release(&w);
+    enqueue_writer_release(&w);
     return rc;
 }

@@ -5,7 +5,7 @@
 #include "base/session.h"
 #include "outrider/sqlite.h"
 
-static int sq_begin(void *conn, struct outrider_error *err)
+static int session_sq_begin(void *conn, struct outrider_error *err)
 {
     if (!sqlite3_get_autocommit(conn))
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
@@ -16,7 +16,8 @@ static int sq_begin(void *conn, struct outrider_error *err)
 }
 
 /* Some errors of a statement (no space, no memory) roll the whole transaction back. */
-static int sq_check(void *conn, enum outrider_completion *ret_how, struct outrider_error *err)
+static int session_sq_check(void *conn, enum outrider_completion *ret_how,
+                            struct outrider_error *err)
 {
     if (!sqlite3_get_autocommit(conn))
         return 0;
@@ -27,13 +28,13 @@ static int sq_check(void *conn, enum outrider_completion *ret_how, struct outrid
                           outrider__sqlite_name(conn));
 }
 
-static int sq_insert(void *conn, const struct outrider_event *events, size_t n,
-                     struct outrider_error *err)
+static int session_sq_insert(void *conn, const struct outrider_event *events, size_t n,
+                             struct outrider_error *err)
 {
     return outrider_enqueue_many_sqlite(conn, events, n, 0, NULL, err);
 }
 
-static int sq_rollback(void *conn, struct outrider_error *err)
+static int session_sq_rollback(void *conn, struct outrider_error *err)
 {
     if (sqlite3_get_autocommit(conn))
         return 0;
@@ -41,20 +42,20 @@ static int sq_rollback(void *conn, struct outrider_error *err)
 }
 
 /* A commit that others keep from happening would leave the transaction open. */
-static enum outrider_completion sq_commit(void *conn, struct outrider_error *err)
+static enum outrider_completion session_sq_commit(void *conn, struct outrider_error *err)
 {
     if (outrider__sqlite_exec(conn, "COMMIT", "cannot commit", err) == 0)
         return OUTRIDER_COMMITTED;
-    return sq_rollback(conn, NULL) == 0 ? OUTRIDER_ROLLED_BACK : OUTRIDER_UNKNOWN;
+    return session_sq_rollback(conn, NULL) == 0 ? OUTRIDER_ROLLED_BACK : OUTRIDER_UNKNOWN;
 }
 
 static const struct session_ops sqlite_session_ops = {
     .database = "sqlite",
-    .begin = sq_begin,
-    .check = sq_check,
-    .insert = sq_insert,
-    .commit = sq_commit,
-    .rollback = sq_rollback,
+    .begin = session_sq_begin,
+    .check = session_sq_check,
+    .insert = session_sq_insert,
+    .commit = session_sq_commit,
+    .rollback = session_sq_rollback,
 };
 
 int outrider_session_sqlite(struct sqlite3 *db, struct outrider_session **ret_session,

@@ -30,13 +30,14 @@ enum status_column {
 };
 enum pipelines_column { PIPELINES_NAME, PIPELINES_BLOCKS };
 
-static const char *column_str(sqlite3_stmt *st, int i)
+static const char *dead_column_str(sqlite3_stmt *st, int i)
 {
     const char *text = (const char *)sqlite3_column_text(st, i);
     return text != NULL ? text : "";
 }
 
-static void status_read(struct sqlite_store *s, sqlite3_stmt *st, struct store_status *ret_status)
+static void dead_status_read(struct sqlite_store *s, sqlite3_stmt *st,
+                             struct store_status *ret_status)
 {
     char holder[128];
     struct store_status status = {
@@ -54,18 +55,19 @@ static void status_read(struct sqlite_store *s, sqlite3_stmt *st, struct store_s
         .dead_total = (uint64_t)sqlite3_column_int64(st, STATUS_DEAD),
         .settled_at_us = sqlite3_column_int64(st, STATUS_SETTLED_AT),
     };
-    (void)snprintf(status.pipeline, sizeof status.pipeline, "%s", column_str(st, STATUS_PIPELINE));
-    (void)snprintf(status.sink, sizeof status.sink, "%s", column_str(st, STATUS_SINK));
-    (void)outrider__clock_parse(bytes_str(column_str(st, STATUS_OLDEST_PENDING)),
+    (void)snprintf(status.pipeline, sizeof status.pipeline, "%s",
+                   dead_column_str(st, STATUS_PIPELINE));
+    (void)snprintf(status.sink, sizeof status.sink, "%s", dead_column_str(st, STATUS_SINK));
+    (void)outrider__clock_parse(bytes_str(dead_column_str(st, STATUS_OLDEST_PENDING)),
                                 &status.oldest_pending_us);
-    status.relay_active = outrider__sqlite_lock_is_held(s->real, column_str(st, STATUS_PIPELINE),
-                                                        holder, sizeof holder);
+    status.relay_active = outrider__sqlite_lock_is_held(
+        s->real, dead_column_str(st, STATUS_PIPELINE), holder, sizeof holder);
     *ret_status = status;
 }
 
-static int status_list(struct sqlite_store *s, bool is_new,
-                       void (*row)(void *, const struct store_status *), void *ctx, int *ret_n,
-                       struct outrider_error *err)
+static int dead_status_list(struct sqlite_store *s, bool is_new,
+                            void (*row)(void *, const struct store_status *), void *ctx, int *ret_n,
+                            struct outrider_error *err)
 {
     sqlite3_stmt *st = NULL;
     struct store_status status;
@@ -75,7 +77,7 @@ static int status_list(struct sqlite_store *s, bool is_new,
     if (sqlite3_bind_parameter_count(st) > 0)
         (void)sqlite3_bind_text(st, 1, s->config->name, -1, SQLITE_STATIC);
     while (sqlite3_step(st) == SQLITE_ROW) {
-        status_read(s, st, &status);
+        dead_status_read(s, st, &status);
         row(ctx, &status);
         ++*ret_n;
     }
@@ -88,9 +90,10 @@ int outrider__sqlite_status(struct store *base, void (*row)(void *, const struct
 {
     struct sqlite_store *s = sqlite_store_of(base);
     int n = 0;
-    if (outrider__sqlite_store_ready(s, err) < 0 || status_list(s, false, row, ctx, &n, err) < 0)
+    if (outrider__sqlite_store_ready(s, err) < 0 ||
+        dead_status_list(s, false, row, ctx, &n, err) < 0)
         return -1;
-    return n > 0 ? 0 : status_list(s, true, row, ctx, &n, err);
+    return n > 0 ? 0 : dead_status_list(s, true, row, ctx, &n, err);
 }
 
 static int dead_prepare(struct sqlite_store *s, enum dead_statement which, sqlite3_stmt **ret_st,
@@ -161,10 +164,10 @@ static int dead_tell_row(sqlite3_stmt *st, struct batch *b, struct row_clock *cl
     r.event->is_parked = true;
     r.event->arrival = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_ARRIVAL);
     r.event->attempts = (uint32_t)sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_ATTEMPTS);
-    r.pipeline = column_str(st, EVENT_COLUMN_COUNT + DEAD_PIPELINE);
-    r.state = column_str(st, EVENT_COLUMN_COUNT + DEAD_STATE);
-    r.error_code = column_str(st, EVENT_COLUMN_COUNT + DEAD_CODE);
-    r.error_message = column_str(st, EVENT_COLUMN_COUNT + DEAD_MESSAGE);
+    r.pipeline = dead_column_str(st, EVENT_COLUMN_COUNT + DEAD_PIPELINE);
+    r.state = dead_column_str(st, EVENT_COLUMN_COUNT + DEAD_STATE);
+    r.error_code = dead_column_str(st, EVENT_COLUMN_COUNT + DEAD_CODE);
+    r.error_message = dead_column_str(st, EVENT_COLUMN_COUNT + DEAD_MESSAGE);
     r.parked_at_us = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_PARKED_AT);
     r.next_attempt_us = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_NEXT);
     r.updated_at_us = sqlite3_column_int64(st, EVENT_COLUMN_COUNT + DEAD_UPDATED_AT);
@@ -204,7 +207,7 @@ static int dead_mend_all(struct sqlite_store *s, int64_t now_us, struct outrider
         return -1;
     int rc = SQLITE_OK;
     while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
-        rc = outrider__sqlite_mend_lanes(s->db, column_str(st, PIPELINES_NAME),
+        rc = outrider__sqlite_mend_lanes(s->db, dead_column_str(st, PIPELINES_NAME),
                                          sqlite3_column_int(st, PIPELINES_BLOCKS) != 0, now_us);
     int finished = sqlite3_finalize(st);
     rc = rc == SQLITE_OK ? finished : rc;

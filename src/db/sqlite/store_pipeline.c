@@ -98,8 +98,8 @@ int outrider__sqlite_move(struct store *base, struct strbuf *ret_report, struct 
     return result;
 }
 
-static int intent_write(struct sqlite_store *s, const struct commit_mark *progress,
-                        struct outrider_error *err)
+static int pipeline_intent_write(struct sqlite_store *s, const struct commit_mark *progress,
+                                 struct outrider_error *err)
 {
     sqlite3_stmt *st = pipeline_prepare(s, sql_intent_reset, err);
     if (st != NULL && progress != NULL) {
@@ -115,15 +115,15 @@ static int intent_write(struct sqlite_store *s, const struct commit_mark *progre
                           s->path);
 }
 
-static int intent_reset(struct sqlite_store *s, const struct commit_mark *progress,
-                        struct outrider_error *err)
+static int pipeline_intent_reset(struct sqlite_store *s, const struct commit_mark *progress,
+                                 struct outrider_error *err)
 {
     if (!outrider__sqlite_has_table(s->db, "outrider_intent"))
         return outrider__fail(err, OUTRIDER_NOT_FOUND, OUTRIDER_STOP,
                               "no pipeline of %s has run with exactly_once", s->path);
     if (outrider__sqlite_store_begin(s, err) < 0)
         return -1;
-    int result = intent_write(s, progress, err);
+    int result = pipeline_intent_write(s, progress, err);
     if (result == 0)
         result = pipeline_run(s, pipeline_prepare(s, sql_intent_reset_epoch, err),
                               "cannot write the cursor", err);
@@ -137,7 +137,7 @@ int outrider__sqlite_reset_intent(struct store *base, const struct commit_mark *
     struct sqlite_lock lock = {.fd = -1};
     if (outrider__sqlite_store_ready(s, err) < 0 || outrider__sqlite_store_lock(s, &lock, err) < 0)
         return -1;
-    int result = intent_reset(s, progress, err);
+    int result = pipeline_intent_reset(s, progress, err);
     outrider__sqlite_unlock(&lock);
     if (result == 0)
         outrider__intent_reset_report(ret_report, s->config->name, progress);

@@ -220,7 +220,7 @@ int outrider__line_topic(struct strbuf *out, struct bytes topic)
     return out->failed ? -1 : 0;
 }
 
-static bool is_safe(unsigned char c)
+static bool file_line_is_safe(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '_' || c == '-';
@@ -238,7 +238,7 @@ int outrider__topic_encode(struct bytes topic, char ret_name[TOPIC_DIR_SIZE],
                               "give the event a topic or change route.topic");
     for (size_t i = 0; i < topic.len; i++) {
         unsigned char c = (unsigned char)topic.data[i];
-        bool safe = is_safe(c) && !(c == '.' && i == 0);
+        bool safe = file_line_is_safe(c) && !(c == '.' && i == 0);
         if (n + (safe ? 1 : 3) >= TOPIC_DIR_SIZE)
             return outrider__fail(err, OUTRIDER_TOPIC, OUTRIDER_DEAD,
                                   "the topic '%.40s...' makes a directory's name of more than %d "
@@ -257,7 +257,7 @@ int outrider__topic_encode(struct bytes topic, char ret_name[TOPIC_DIR_SIZE],
     return 0;
 }
 
-static int hex_value(char c)
+static int file_line_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -275,7 +275,7 @@ int outrider__topic_decode(const char *name, char ret_topic[TOPIC_DIR_SIZE], siz
             topic[n++] = *p;
             continue;
         }
-        int high = hex_value(p[1]), low = high < 0 ? -1 : hex_value(p[2]);
+        int high = file_line_hex_value(p[1]), low = high < 0 ? -1 : file_line_hex_value(p[2]);
         if (low < 0)
             return -1;
         topic[n++] = (char)(high << 4 | low);

@@ -38,7 +38,7 @@ static void topic_free(struct kafka_sink *k, struct kafka_topic *t)
 }
 
 /* Topics come from events, so there may be any number of them. */
-static void topics_drop_idle(struct kafka_sink *k)
+static void kafka_topic_topics_drop_idle(struct kafka_sink *k)
 {
     for (size_t i = 0; i < KAFKA_TOPIC_BUCKETS; i++) {
         struct kafka_topic **at = &k->topics[i];
@@ -63,7 +63,7 @@ struct kafka_topic *outrider__kafka_topic_get(struct kafka_sink *k, struct bytes
         if (bytes_eq_str(name, t->name))
             return t;
     if (k->n_topics >= KAFKA_TOPICS_MAX)
-        topics_drop_idle(k);
+        kafka_topic_topics_drop_idle(k);
     struct kafka_topic *t = calloc(1, sizeof *t);
     char *copy = strndup(name.data, name.len);
     if (t == NULL || copy == NULL) {

@@ -273,7 +273,7 @@ int outrider__cdc_link_next(struct cdc_link *l, struct instant now, struct link_
     return link_parse(l, len, ret, err);
 }
 
-static void put_u64(char *out, uint64_t v)
+static void link_put_u64(char *out, uint64_t v)
 {
     uint64_t be = htobe64(v);
     memcpy(out, &be, sizeof be);
@@ -283,10 +283,10 @@ int outrider__cdc_link_status(struct cdc_link *l, uint64_t received, uint64_t co
                               int64_t wall_us, bool wants_reply, struct outrider_error *err)
 {
     char reply[34] = {'r'};
-    put_u64(reply + 1, received > confirmed ? received : confirmed);
-    put_u64(reply + 9, confirmed);
-    put_u64(reply + 17, confirmed);
-    put_u64(reply + 25, (uint64_t)(wall_us - CDC_EPOCH_US));
+    link_put_u64(reply + 1, received > confirmed ? received : confirmed);
+    link_put_u64(reply + 9, confirmed);
+    link_put_u64(reply + 17, confirmed);
+    link_put_u64(reply + 25, (uint64_t)(wall_us - CDC_EPOCH_US));
     reply[33] = (char)wants_reply;
     if (PQputCopyData(l->pg, reply, sizeof reply) < 0)
         return outrider__pg_fail(err, l->pg, NULL, "cannot confirm");

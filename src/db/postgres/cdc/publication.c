@@ -31,8 +31,9 @@ void outrider__cdc_published_sql(struct strbuf *sql, int version, const char *ta
 }
 
 /* A block that asks for the publication's rows. */
-static void published_append(struct strbuf *sql, const char *block, int version,
-                             const char *publication, const char *tables, const char *published)
+static void publication_published_append(struct strbuf *sql, const char *block, int version,
+                                         const char *publication, const char *tables,
+                                         const char *published)
 {
     struct strbuf rows;
     outrider__strbuf_init(&rows, SQL_TEXT_CAP);
@@ -49,16 +50,18 @@ static void published_append(struct strbuf *sql, const char *block, int version,
 void outrider__cdc_unchanged_sql(struct strbuf *sql, int version, const char *publication,
                                  const char *tables, const char *published)
 {
-    published_append(sql, sql_published_unchanged, version, publication, tables, published);
+    publication_published_append(sql, sql_published_unchanged, version, publication, tables,
+                                 published);
 }
 
 void outrider__cdc_tokens_sql(struct strbuf *sql, int version, const char *publication,
                               const char *tables)
 {
-    published_append(sql, sql_published_tokens, version, publication, tables, NULL);
+    publication_published_append(sql, sql_published_tokens, version, publication, tables, NULL);
 }
 
-static int published_keep(struct cdc_source *c, const char *text, struct outrider_error *err)
+static int publication_published_keep(struct cdc_source *c, const char *text,
+                                      struct outrider_error *err)
 {
     char *copy = strdup(text);
     if (copy == NULL)
@@ -74,7 +77,7 @@ int outrider__cdc_published_read(struct pg_source *s, const char *recorded,
 {
     struct cdc_source *c = cdc_of(s);
     c->must_record = false;
-    return published_keep(c, c->move.mode == CURSOR_CDC ? recorded : "{}", err);
+    return publication_published_keep(c, c->move.mode == CURSOR_CDC ? recorded : "{}", err);
 }
 
 int outrider__cdc_published_first(struct pg_source *s, const char *now, struct outrider_error *err)
@@ -83,7 +86,7 @@ int outrider__cdc_published_first(struct pg_source *s, const char *now, struct o
     if (strcmp(c->published, "{}") != 0)
         return 0;
     c->must_record = true;
-    return published_keep(c, now, err);
+    return publication_published_keep(c, now, err);
 }
 
 void outrider__cdc_published_args(const struct pg_source *s, struct pg_args *a)
@@ -140,5 +143,5 @@ int outrider__cdc_published_answer(struct pg_source *s, struct outrider_error *e
     if (r == NULL || PQntuples(r) != 1 ||
         strtoull(PQgetvalue(r, 0, 1), NULL, 10) != c->tables.n_outboxes + 1)
         return outrider__cdc_fail_published(s, err);
-    return published_keep(c, PQgetvalue(r, 0, 0), err);
+    return publication_published_keep(c, PQgetvalue(r, 0, 0), err);
 }

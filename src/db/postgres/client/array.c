@@ -45,80 +45,80 @@ static const struct column columns[PG_EVENT_ARGS] = {
     {KIND_TIME, TYPE_TIMESTAMPTZ, 1185, FIELD(expires_at_us)},
 };
 
-static void append_int32(struct strbuf *buf, int32_t value)
+static void array_append_int32(struct strbuf *buf, int32_t value)
 {
     uint32_t be = htobe32((uint32_t)value);
     outrider__strbuf_append(buf, bytes_of(&be, sizeof be));
 }
 
-static void append_text(struct strbuf *buf, const char *s)
+static void array_append_text(struct strbuf *buf, const char *s)
 {
     size_t len = s != NULL ? strlen(s) : 0;
-    append_int32(buf, s != NULL ? (int32_t)len : -1);
+    array_append_int32(buf, s != NULL ? (int32_t)len : -1);
     outrider__strbuf_append(buf, bytes_of(s, len));
 }
 
 /* jsonb has the version of its text form before it. */
-static void append_bytes(struct strbuf *buf, const void *data, size_t len, bool jsonb)
+static void array_append_bytes(struct strbuf *buf, const void *data, size_t len, bool jsonb)
 {
-    append_int32(buf, (int32_t)(len + jsonb));
+    array_append_int32(buf, (int32_t)(len + jsonb));
     if (jsonb)
         strbuf_append_char(buf, 1);
     outrider__strbuf_append(buf, bytes_of(data, len));
 }
 
-static void append_time(struct strbuf *buf, int64_t us)
+static void array_append_time(struct strbuf *buf, int64_t us)
 {
     uint64_t be = htobe64((uint64_t)(us - EPOCH_US));
-    append_int32(buf, us != 0 ? (int32_t)sizeof be : -1);
+    array_append_int32(buf, us != 0 ? (int32_t)sizeof be : -1);
     if (us != 0)
         outrider__strbuf_append(buf, bytes_of(&be, sizeof be));
 }
 
-static unsigned hex_value(char c)
+static unsigned array_hex_value(char c)
 {
     return (unsigned)(c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
 }
 
-static void append_id(struct strbuf *buf, const char *id)
+static void array_append_id(struct strbuf *buf, const char *id)
 {
     unsigned char b[16];
     size_t n = 0;
     for (size_t i = 0; id[i] != '\0' && n < sizeof b; i++)
         if (id[i] != '-') {
-            b[n++] = (unsigned char)(hex_value(id[i]) << 4 | hex_value(id[i + 1]));
+            b[n++] = (unsigned char)(array_hex_value(id[i]) << 4 | array_hex_value(id[i + 1]));
             i++;
         }
-    append_bytes(buf, b, sizeof b, false);
+    array_append_bytes(buf, b, sizeof b, false);
 }
 
-static void append_value(struct strbuf *buf, const struct column *c, Oid type,
-                         const struct outrider_event *e, const char *id)
+static void array_append_value(struct strbuf *buf, const struct column *c, Oid type,
+                               const struct outrider_event *e, const char *id)
 {
     const void *field = (const char *)e + c->offset;
     switch (c->kind) {
     case KIND_ID:
-        append_id(buf, id);
+        array_append_id(buf, id);
         break;
     case KIND_TEXT:
-        append_text(buf, writer_or_null(*(const char *const *)field));
+        array_append_text(buf, writer_or_null(*(const char *const *)field));
         break;
     case KIND_PAYLOAD:
-        append_bytes(buf, e->payload, e->payload_len, type == PG_TYPE_JSONB);
+        array_append_bytes(buf, e->payload, e->payload_len, type == PG_TYPE_JSONB);
         break;
     case KIND_HEADERS:
         if (e->headers == NULL)
-            append_int32(buf, -1);
+            array_append_int32(buf, -1);
         else
-            append_bytes(buf, e->headers, strlen(e->headers), true);
+            array_append_bytes(buf, e->headers, strlen(e->headers), true);
         break;
     case KIND_PARTITION:
-        append_int32(buf, e->partition >= 0 ? (int32_t)sizeof e->partition : -1);
+        array_append_int32(buf, e->partition >= 0 ? (int32_t)sizeof e->partition : -1);
         if (e->partition >= 0)
-            append_int32(buf, e->partition);
+            array_append_int32(buf, e->partition);
         break;
     case KIND_TIME:
-        append_time(buf, *(const int64_t *)field);
+        array_append_time(buf, *(const int64_t *)field);
         break;
     }
 }
@@ -126,14 +126,14 @@ static void append_value(struct strbuf *buf, const struct column *c, Oid type,
 static void append_array(struct strbuf *buf, const struct column *c, Oid type,
                          const struct outrider_event *events, size_t n, const writer_id *ids)
 {
-    append_int32(buf, 1);
-    append_int32(buf, 1);
-    append_int32(buf, (int32_t)type);
-    append_int32(buf, (int32_t)n);
-    append_int32(buf, 1);
+    array_append_int32(buf, 1);
+    array_append_int32(buf, 1);
+    array_append_int32(buf, (int32_t)type);
+    array_append_int32(buf, (int32_t)n);
+    array_append_int32(buf, 1);
     for (size_t i = 0; i < n && !buf->failed; i++) {
         struct outrider_event e = writer_event_at(events, i);
-        append_value(buf, c, type, &e, ids[i]);
+        array_append_value(buf, c, type, &e, ids[i]);
     }
 }
 

@@ -27,26 +27,26 @@ struct statement {
 };
 
 struct pg_writer {
-    struct outrider_writer base; /* must stay first: see writer_of() */
+    struct outrider_writer base; /* must stay first: see client_enqueue_writer_of() */
     PGconn *conn;
     bool is_unprepared;
     struct statement one, many;
     struct strbuf buf;
 };
 
-static struct pg_writer *writer_of(struct outrider_writer *w)
+static struct pg_writer *client_enqueue_writer_of(struct outrider_writer *w)
 {
     return (struct pg_writer *)w;
 }
 
 /* The id is the primary key in layout status. */
-static bool is_about_id(const PGresult *res)
+static bool client_enqueue_is_about_id(const PGresult *res)
 {
     const char *name = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
     return name != NULL && (strcmp(name, "outbox_id_key") == 0 || strcmp(name, "outbox_pkey") == 0);
 }
 
-static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error *err)
+static int client_enqueue_fail_insert(PGconn *conn, const PGresult *res, struct outrider_error *err)
 {
     const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     if (state == NULL)
@@ -63,7 +63,7 @@ static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error 
         rc = outrider__event_fail_field(err, "payload",
                                         "is not UTF-8 text, which the outbox asks for; "
                                         "`outrider init --payload bytea` takes any bytes");
-    else if (strcmp(state, "23505") == 0 && is_about_id(res))
+    else if (strcmp(state, "23505") == 0 && client_enqueue_is_about_id(res))
         rc = outrider__event_fail_field(err, "id", "is in the outbox already");
     else
         return outrider__pg_fail(err, conn, res, "cannot insert the event");
@@ -72,7 +72,8 @@ static int fail_insert(PGconn *conn, const PGresult *res, struct outrider_error 
 }
 
 /* Whether the server's refusal can be this event's: it names no row itself. */
-static bool is_culprit(const PGresult *res, const struct outrider_event *e, const char *id)
+static bool client_enqueue_is_culprit(const PGresult *res, const struct outrider_event *e,
+                                      const char *id)
 {
     const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     const char *detail = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL);
@@ -85,14 +86,14 @@ static bool is_culprit(const PGresult *res, const struct outrider_event *e, cons
     return strcmp(state, "23505") == 0 && detail != NULL && strcasestr(detail, id) != NULL;
 }
 
-static void blame(const PGresult *res, const struct outrider_event *events, size_t n,
-                  const writer_id *ids, struct outrider_error *err)
+static void client_enqueue_blame(const PGresult *res, const struct outrider_event *events, size_t n,
+                                 const writer_id *ids, struct outrider_error *err)
 {
     if (PQresultErrorField(res, PG_DIAG_SQLSTATE) == NULL)
         return;
     for (size_t i = 0; i < n; i++) {
         struct outrider_event e = writer_event_at(events, i);
-        if (is_culprit(res, &e, ids[i])) {
+        if (client_enqueue_is_culprit(res, &e, ids[i])) {
             outrider__writer_blame(err, i);
             return;
         }
@@ -101,7 +102,7 @@ static void blame(const PGresult *res, const struct outrider_event *events, size
 
 /* The table may have become another one, and a statement can be gone (DISCARD
  * ALL, a pooler): the next call starts anew. */
-static void forget(struct pg_writer *w, struct statement *st, const PGresult *res)
+static void client_enqueue_forget(struct pg_writer *w, struct statement *st, const PGresult *res)
 {
     const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     struct pg_known *known = outrider__pg_known_kept(w->conn);
@@ -111,8 +112,8 @@ static void forget(struct pg_writer *w, struct statement *st, const PGresult *re
         st->name[0] = '\0';
 }
 
-static int prepare(struct pg_writer *w, struct statement *st, struct pg_known *known,
-                   const char *sql, const Oid *types, struct outrider_error *err)
+static int client_enqueue_prepare(struct pg_writer *w, struct statement *st, struct pg_known *known,
+                                  const char *sql, const Oid *types, struct outrider_error *err)
 {
     if (w->is_unprepared || (st->name[0] != '\0' && st->resets == known->resets))
         return 0;
@@ -121,8 +122,8 @@ static int prepare(struct pg_writer *w, struct statement *st, struct pg_known *k
     PGresult *res = PQprepare(w->conn, name, sql, types != NULL ? PG_EVENT_ARGS : 0, types);
     int rc = 0;
     if (PQresultStatus(res) != PGRES_COMMAND_OK) {
-        rc = fail_insert(w->conn, res, err);
-        forget(w, st, res);
+        rc = client_enqueue_fail_insert(w->conn, res, err);
+        client_enqueue_forget(w, st, res);
     } else {
         memcpy(st->name, name, sizeof name);
         st->resets = known->resets;
@@ -131,9 +132,10 @@ static int prepare(struct pg_writer *w, struct statement *st, struct pg_known *k
     return rc;
 }
 
-static PGresult *execute(struct pg_writer *w, const struct statement *st, const char *sql,
-                         const Oid *types, const char *const *values, const int *lengths,
-                         const int *formats)
+static PGresult *client_enqueue_execute(struct pg_writer *w, const struct statement *st,
+                                        const char *sql, const Oid *types,
+                                        const char *const *values, const int *lengths,
+                                        const int *formats)
 {
     if (st->name[0] == '\0')
         return PQexecParams(w->conn, sql, PG_EVENT_ARGS, types, values, lengths, formats, 0);
@@ -141,9 +143,9 @@ static PGresult *execute(struct pg_writer *w, const struct statement *st, const 
 }
 
 /* The bytes as the column's binary form: jsonb has a version byte before them. */
-static int encode_payload(struct pg_writer *w, const struct pg_known *known,
-                          const struct outrider_event *e, struct bytes *ret_payload,
-                          struct outrider_error *err)
+static int client_enqueue_encode_payload(struct pg_writer *w, const struct pg_known *known,
+                                         const struct outrider_event *e, struct bytes *ret_payload,
+                                         struct outrider_error *err)
 {
     *ret_payload = bytes_of(e->payload != NULL ? e->payload : "", e->payload_len);
     if (known->payload != PG_TYPE_JSONB)
@@ -157,12 +159,13 @@ static int encode_payload(struct pg_writer *w, const struct pg_known *known,
     return 0;
 }
 
-static int insert_one(struct pg_writer *w, struct pg_known *known, const struct outrider_event *e,
-                      const char *id, struct outrider_error *err)
+static int client_enqueue_insert_one(struct pg_writer *w, struct pg_known *known,
+                                     const struct outrider_event *e, const char *id,
+                                     struct outrider_error *err)
 {
     struct bytes payload;
-    if (prepare(w, &w->one, known, sql_enqueue, NULL, err) < 0 ||
-        encode_payload(w, known, e, &payload, err) < 0)
+    if (client_enqueue_prepare(w, &w->one, known, sql_enqueue, NULL, err) < 0 ||
+        client_enqueue_encode_payload(w, known, e, &payload, err) < 0)
         return -1;
     char partition[16], occurred[CLOCK_TEXT_SIZE], expires[CLOCK_TEXT_SIZE];
     (void)snprintf(partition, sizeof partition, "%d", e->partition);
@@ -181,46 +184,49 @@ static int insert_one(struct pg_writer *w, struct pg_known *known, const struct 
                                          e->expires_at_us != 0 ? expires : NULL};
     const int lengths[PG_EVENT_ARGS] = {[4] = (int)payload.len};
     static const int formats[PG_EVENT_ARGS] = {[4] = 1};
-    PGresult *res = execute(w, &w->one, sql_enqueue, NULL, values, lengths, formats);
+    PGresult *res = client_enqueue_execute(w, &w->one, sql_enqueue, NULL, values, lengths, formats);
     int rc = 0;
     if (PQresultStatus(res) != PGRES_COMMAND_OK) {
-        rc = fail_insert(w->conn, res, err);
-        forget(w, &w->one, res);
+        rc = client_enqueue_fail_insert(w->conn, res, err);
+        client_enqueue_forget(w, &w->one, res);
     }
     PQclear(res);
     return rc;
 }
 
-static int insert_many(struct pg_writer *w, struct pg_known *known,
-                       const struct outrider_event *events, size_t n, const writer_id *ids,
-                       struct outrider_error *err)
+static int client_enqueue_insert_many(struct pg_writer *w, struct pg_known *known,
+                                      const struct outrider_event *events, size_t n,
+                                      const writer_id *ids, struct outrider_error *err)
 {
     static const int formats[PG_EVENT_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     struct pg_arrays a;
     if (outrider__pg_arrays(&w->buf, known, events, n, ids, &a, err) < 0 ||
-        prepare(w, &w->many, known, sql_enqueue_many, a.types, err) < 0)
+        client_enqueue_prepare(w, &w->many, known, sql_enqueue_many, a.types, err) < 0)
         return -1;
-    PGresult *res = execute(w, &w->many, sql_enqueue_many, a.types, a.values, a.lengths, formats);
+    PGresult *res = client_enqueue_execute(w, &w->many, sql_enqueue_many, a.types, a.values,
+                                           a.lengths, formats);
     int rc = 0;
     if (PQresultStatus(res) != PGRES_COMMAND_OK) {
-        rc = fail_insert(w->conn, res, err);
-        blame(res, events, n, ids, err);
-        forget(w, &w->many, res);
+        rc = client_enqueue_fail_insert(w->conn, res, err);
+        client_enqueue_blame(res, events, n, ids, err);
+        client_enqueue_forget(w, &w->many, res);
     }
     PQclear(res);
     return rc;
 }
 
-static int writer_check(struct outrider_writer *base, unsigned flags, struct outrider_error *err)
+static int client_enqueue_writer_check(struct outrider_writer *base, unsigned flags,
+                                       struct outrider_error *err)
 {
-    return outrider__pg_check_idle(writer_of(base)->conn,
+    return outrider__pg_check_idle(client_enqueue_writer_of(base)->conn,
                                    (flags & OUTRIDER_ENQUEUE_AUTOCOMMIT) == 0, "the event", err);
 }
 
-static int writer_insert(struct outrider_writer *base, const struct outrider_event *events,
-                         size_t n, const writer_id *ids, struct outrider_error *err)
+static int client_enqueue_writer_insert(struct outrider_writer *base,
+                                        const struct outrider_event *events, size_t n,
+                                        const writer_id *ids, struct outrider_error *err)
 {
-    struct pg_writer *w = writer_of(base);
+    struct pg_writer *w = client_enqueue_writer_of(base);
     struct pg_known *known = NULL;
     if (outrider__pg_known(w->conn, &known, err) < 0)
         return -1;
@@ -229,12 +235,12 @@ static int writer_insert(struct outrider_writer *base, const struct outrider_eve
                               "the search path has no table outbox with a payload; run "
                               "`outrider init`");
     struct outrider_event first = writer_event_at(events, 0);
-    return n == 1 ? insert_one(w, known, &first, ids[0], err)
-                  : insert_many(w, known, events, n, ids, err);
+    return n == 1 ? client_enqueue_insert_one(w, known, &first, ids[0], err)
+                  : client_enqueue_insert_many(w, known, events, n, ids, err);
 }
 
 /* In a failed transaction the server takes no statement: then the name stays. */
-static void deallocate(struct pg_writer *w, const struct statement *st)
+static void client_enqueue_deallocate(struct pg_writer *w, const struct statement *st)
 {
     const struct pg_known *known = outrider__pg_known_kept(w->conn);
     char sql[64];
@@ -245,30 +251,30 @@ static void deallocate(struct pg_writer *w, const struct statement *st)
     PQclear(PQexec(w->conn, sql));
 }
 
-static void writer_release(struct pg_writer *w)
+static void client_enqueue_writer_release(struct pg_writer *w)
 {
     outrider__strbuf_release(&w->buf);
     outrider__writer_release(&w->base);
 }
 
-static void writer_free(struct outrider_writer *base)
+static void client_enqueue_writer_free(struct outrider_writer *base)
 {
-    struct pg_writer *w = writer_of(base);
-    deallocate(w, &w->one);
-    deallocate(w, &w->many);
-    writer_release(w);
+    struct pg_writer *w = client_enqueue_writer_of(base);
+    client_enqueue_deallocate(w, &w->one);
+    client_enqueue_deallocate(w, &w->many);
+    client_enqueue_writer_release(w);
     free(w);
 }
 
 static const struct writer_ops writer_ops = {
     .max_payload = PG_MESSAGE_MAX,
-    .check = writer_check,
-    .insert = writer_insert,
-    .free = writer_free,
+    .check = client_enqueue_writer_check,
+    .insert = client_enqueue_writer_insert,
+    .free = client_enqueue_writer_free,
 };
 
-static int writer_init(struct pg_writer *w, PGconn *conn, unsigned flags,
-                       struct outrider_error *err)
+static int client_enqueue_writer_init(struct pg_writer *w, PGconn *conn, unsigned flags,
+                                      struct outrider_error *err)
 {
     if (conn == NULL)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP, "no connection was given");
@@ -290,7 +296,7 @@ int outrider_writer_new_pg(PGconn *conn, unsigned flags, struct outrider_writer 
     struct pg_writer *w = malloc(sizeof *w);
     if (w == NULL)
         return outrider__fail_nomem(err);
-    if (writer_init(w, conn, flags, err) < 0) {
+    if (client_enqueue_writer_init(w, conn, flags, err) < 0) {
         free(w);
         return -1;
     }
@@ -302,10 +308,10 @@ int outrider_enqueue_pg(PGconn *conn, const struct outrider_event *event, unsign
                         char ret_id[OUTRIDER_ID_SIZE], struct outrider_error *err)
 {
     struct pg_writer w;
-    if (writer_init(&w, conn, OUTRIDER_WRITER_UNPREPARED, err) < 0)
+    if (client_enqueue_writer_init(&w, conn, OUTRIDER_WRITER_UNPREPARED, err) < 0)
         return -1;
     int rc = outrider_writer_put(&w.base, event, flags, ret_id, err);
-    writer_release(&w);
+    client_enqueue_writer_release(&w);
     return rc;
 }
 
@@ -314,9 +320,9 @@ int outrider_enqueue_many_pg(PGconn *conn, const struct outrider_event *events, 
                              struct outrider_error *err)
 {
     struct pg_writer w;
-    if (writer_init(&w, conn, OUTRIDER_WRITER_UNPREPARED, err) < 0)
+    if (client_enqueue_writer_init(&w, conn, OUTRIDER_WRITER_UNPREPARED, err) < 0)
         return -1;
     int rc = outrider_writer_put_many(&w.base, events, n, flags, ret_ids, err);
-    writer_release(&w);
+    client_enqueue_writer_release(&w);
     return rc;
 }

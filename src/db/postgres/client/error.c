@@ -90,7 +90,7 @@ static const struct cause {
      "the transaction failed before; roll back"},
 };
 
-static const struct cause *cause_of(const char *state)
+static const struct cause *client_error_cause_of(const char *state)
 {
     for (int len = 5; len > 0; len -= 3)
         for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
@@ -102,7 +102,7 @@ static const struct cause *cause_of(const char *state)
 
 enum outrider_disposition outrider__pg_disposition(const char *state, enum pg_purpose purpose)
 {
-    const struct cause *c = cause_of(state);
+    const struct cause *c = client_error_cause_of(state);
     if (c == NULL)
         return OUTRIDER_RETRY;
     if (purpose == PG_SETTLES)
@@ -116,7 +116,7 @@ enum outrider_disposition outrider__pg_disposition(const char *state, enum pg_pu
 }
 
 /* The first line, without libpq's severity and without spaces at its end. */
-static void first_line(const char *text, char *ret_line, size_t size)
+static void client_error_first_line(const char *text, char *ret_line, size_t size)
 {
     size_t len = strcspn(text, "\n");
     while (len > 0 && isspace((unsigned char)text[len - 1]))
@@ -149,15 +149,15 @@ void outrider__pg_place(const PGconn *pg, char *ret_text, size_t size)
 }
 
 /* row_security = off: SQLSTATE is that of a missing right, and the text is translated. */
-static bool is_row_security(const PGresult *res)
+static bool client_error_is_row_security(const PGresult *res)
 {
     const char *by = res != NULL ? PQresultErrorField(res, PG_DIAG_SOURCE_FUNCTION) : NULL;
     return by != NULL && strcmp(by, "check_enable_rls") == 0;
 }
 
 /* Waiting does not help, and reading on would lose what is hidden. */
-static void fail_row_security(struct outrider_error *err, const PGconn *pg, const char *place,
-                              const char *what, const char *line)
+static void client_error_fail_row_security(struct outrider_error *err, const PGconn *pg,
+                                           const char *place, const char *what, const char *line)
 {
     (void)outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                          "%s: %s: %s (ALTER TABLE ... DISABLE ROW LEVEL SECURITY, or ALTER ROLE %s "
@@ -178,11 +178,11 @@ int outrider__pg_fail(struct outrider_error *err, const PGconn *pg, const PGresu
         outrider__pg_connect_state(pg, state);
     if (said == NULL)
         said = res != NULL ? PQresultErrorMessage(res) : pg != NULL ? PQerrorMessage(pg) : "";
-    first_line(*said != '\0' ? said : "the connection is lost", line, sizeof line);
-    const struct cause *c = state[0] != '\0' ? cause_of(state) : NULL;
+    client_error_first_line(*said != '\0' ? said : "the connection is lost", line, sizeof line);
+    const struct cause *c = state[0] != '\0' ? client_error_cause_of(state) : NULL;
     enum outrider_code code = c != NULL ? c->code : state[0] ? OUTRIDER_DB : OUTRIDER_CONNECT;
-    if (is_row_security(res))
-        fail_row_security(err, pg, place, what, line);
+    if (client_error_is_row_security(res))
+        client_error_fail_row_security(err, pg, place, what, line);
     else
         (void)outrider__fail(err, code, c != NULL ? c->disposition : OUTRIDER_RETRY,
                              c != NULL && c->advice != NULL ? "%s: %s: %s (%s)" : "%s: %s: %s",

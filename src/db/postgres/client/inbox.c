@@ -41,8 +41,8 @@ static int fail_inbox(PGconn *conn, const PGresult *res, struct outrider_error *
 }
 
 /* How many rows were found or changed, or -1. */
-static int run(PGconn *conn, const char *sql, int n, const char *const *values, bool is_query,
-               struct outrider_error *err)
+static int client_inbox_run(PGconn *conn, const char *sql, int n, const char *const *values,
+                            bool is_query, struct outrider_error *err)
 {
     PGresult *res = PQexecParams(conn, sql, n, NULL, values, NULL, NULL, 0);
     bool ok = PQresultStatus(res) == (is_query ? PGRES_TUPLES_OK : PGRES_COMMAND_OK);
@@ -51,40 +51,40 @@ static int run(PGconn *conn, const char *sql, int n, const char *const *values, 
     return rows;
 }
 
-static int run_named(PGconn *conn, const char *sql, const char *consumer, const char *event_id,
-                     bool is_query, struct outrider_error *err)
+static int client_inbox_run_named(PGconn *conn, const char *sql, const char *consumer,
+                                  const char *event_id, bool is_query, struct outrider_error *err)
 {
     if (outrider__inbox_check_names(consumer, event_id, err) < 0 ||
         outrider__pg_check_idle(conn, !is_query, "the mark", err) < 0)
         return -1;
-    return run(conn, sql, 2, (const char *const[]){consumer, event_id}, is_query, err);
+    return client_inbox_run(conn, sql, 2, (const char *const[]){consumer, event_id}, is_query, err);
 }
 
 int outrider_inbox_init_pg(PGconn *conn, struct outrider_error *err)
 {
     if (outrider__pg_check_idle(conn, false, "", err) < 0)
         return -1;
-    return run(conn, sql_schema_inbox, 0, NULL, false, err);
+    return client_inbox_run(conn, sql_schema_inbox, 0, NULL, false, err);
 }
 
 int outrider_inbox_pg(PGconn *conn, const char *consumer, const char *event_id,
                       struct outrider_error *err)
 {
-    int rows = run_named(conn, sql_first_insert, consumer, event_id, false, err);
+    int rows = client_inbox_run_named(conn, sql_first_insert, consumer, event_id, false, err);
     return rows < 0 ? -1 : rows == 1 ? OUTRIDER_INBOX_NEW : OUTRIDER_INBOX_SEEN;
 }
 
 int outrider_inbox_check_pg(PGconn *conn, const char *consumer, const char *event_id,
                             struct outrider_error *err)
 {
-    int rows = run_named(conn, sql_check, consumer, event_id, true, err);
+    int rows = client_inbox_run_named(conn, sql_check, consumer, event_id, true, err);
     return rows < 0 ? -1 : rows == 0 ? OUTRIDER_INBOX_NEW : OUTRIDER_INBOX_SEEN;
 }
 
 int outrider_inbox_mark_pg(PGconn *conn, const char *consumer, const char *event_id,
                            struct outrider_error *err)
 {
-    return run_named(conn, sql_mark, consumer, event_id, false, err) < 0 ? -1 : 0;
+    return client_inbox_run_named(conn, sql_mark, consumer, event_id, false, err) < 0 ? -1 : 0;
 }
 
 int outrider_inbox_cleanup_pg(PGconn *conn, const char *consumer, int64_t before_us, size_t limit,
@@ -96,8 +96,8 @@ int outrider_inbox_cleanup_pg(PGconn *conn, const char *consumer, int64_t before
         return -1;
     outrider__clock_format(before_us, before);
     (void)snprintf(most, sizeof most, "%zu", limit < INT32_MAX ? limit : INT32_MAX);
-    int rows =
-        run(conn, sql_inbox_cleanup, 3, (const char *const[]){before, consumer, most}, false, err);
+    int rows = client_inbox_run(conn, sql_inbox_cleanup, 3,
+                                (const char *const[]){before, consumer, most}, false, err);
     if (rows < 0)
         return -1;
     if (ret_removed != NULL)

@@ -9,7 +9,8 @@
 
 #define PAYLOAD_MAX 0x3fffffff
 
-static int run(PGconn *conn, const char *sql, const char *what, struct outrider_error *err)
+static int client_session_run(PGconn *conn, const char *sql, const char *what,
+                              struct outrider_error *err)
 {
     PGresult *res = PQexec(conn, sql);
     int r = 0;
@@ -19,17 +20,18 @@ static int run(PGconn *conn, const char *sql, const char *what, struct outrider_
     return r;
 }
 
-static int pg_begin(void *conn, struct outrider_error *err)
+static int client_session_pg_begin(void *conn, struct outrider_error *err)
 {
     if (PQtransactionStatus(conn) == PQTRANS_INTRANS ||
         PQtransactionStatus(conn) == PQTRANS_INERROR)
         return outrider__fail(err, OUTRIDER_INVALID, OUTRIDER_STOP,
                               "the connection has a transaction open that the session did not "
                               "begin; end it first");
-    return run(conn, "BEGIN", "cannot begin a transaction", err);
+    return client_session_run(conn, "BEGIN", "cannot begin a transaction", err);
 }
 
-static int pg_check(void *conn, enum outrider_completion *ret_how, struct outrider_error *err)
+static int client_session_pg_check(void *conn, enum outrider_completion *ret_how,
+                                   struct outrider_error *err)
 {
     switch (PQtransactionStatus(conn)) {
     case PQTRANS_INTRANS:
@@ -51,15 +53,15 @@ static int pg_check(void *conn, enum outrider_completion *ret_how, struct outrid
     }
 }
 
-static int pg_insert(void *conn, const struct outrider_event *events, size_t n,
-                     struct outrider_error *err)
+static int client_session_pg_insert(void *conn, const struct outrider_event *events, size_t n,
+                                    struct outrider_error *err)
 {
     return outrider_enqueue_many_pg(conn, events, n, 0, NULL, err);
 }
 
 /* COMMIT of a failed transaction succeeds, and says ROLLBACK. Where no answer
  * came the server may have done either. */
-static enum outrider_completion pg_commit(void *conn, struct outrider_error *err)
+static enum outrider_completion client_session_pg_commit(void *conn, struct outrider_error *err)
 {
     PGresult *res = PQexec(conn, "COMMIT");
     enum outrider_completion how = OUTRIDER_COMMITTED;
@@ -77,20 +79,20 @@ static enum outrider_completion pg_commit(void *conn, struct outrider_error *err
     return how;
 }
 
-static int pg_rollback(void *conn, struct outrider_error *err)
+static int client_session_pg_rollback(void *conn, struct outrider_error *err)
 {
     if (PQtransactionStatus(conn) == PQTRANS_IDLE)
         return 0;
-    return run(conn, "ROLLBACK", "cannot roll back", err);
+    return client_session_run(conn, "ROLLBACK", "cannot roll back", err);
 }
 
 static const struct session_ops pg_session_ops = {
     .database = "postgres",
-    .begin = pg_begin,
-    .check = pg_check,
-    .insert = pg_insert,
-    .commit = pg_commit,
-    .rollback = pg_rollback,
+    .begin = client_session_pg_begin,
+    .check = client_session_pg_check,
+    .insert = client_session_pg_insert,
+    .commit = client_session_pg_commit,
+    .rollback = client_session_pg_rollback,
 };
 
 int outrider_session_pg(struct pg_conn *conn, struct outrider_session **ret_session,

@@ -32,7 +32,7 @@ void outrider__gaps_init(struct gap_set *g)
     *g = (struct gap_set){0};
 }
 
-static void group_free(struct gap_group *group)
+static void gaps_group_free(struct gap_group *group)
 {
     free(group->writers);
     free(group);
@@ -43,7 +43,7 @@ void outrider__gaps_release(struct gap_set *g)
     while (g->groups != NULL) {
         struct gap_group *group = g->groups;
         g->groups = group->next;
-        group_free(group);
+        gaps_group_free(group);
     }
     free(g->items);
     *g = (struct gap_set){0};
@@ -54,7 +54,7 @@ void outrider__gaps_begin_group(struct gap_set *g)
     g->fresh = NULL;
 }
 
-static int reserve(struct gap_set *g, size_t n)
+static int gaps_reserve(struct gap_set *g, size_t n)
 {
     if (n <= g->size)
         return 0;
@@ -69,7 +69,7 @@ static int reserve(struct gap_set *g, size_t n)
 
 int outrider__gaps_add(struct gap_set *g, int64_t low, int64_t high)
 {
-    if (reserve(g, g->n + 1) < 0)
+    if (gaps_reserve(g, g->n + 1) < 0)
         return -1;
     if (g->fresh == NULL) {
         g->fresh = calloc(1, sizeof *g->fresh);
@@ -83,18 +83,18 @@ int outrider__gaps_add(struct gap_set *g, int64_t low, int64_t high)
     return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int gaps_compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-static bool is_among(const uint64_t *sorted, size_t n, uint64_t w)
+static bool gaps_is_among(const uint64_t *sorted, size_t n, uint64_t w)
 {
-    return n > 0 && bsearch(&w, sorted, n, sizeof w, compare) != NULL;
+    return n > 0 && bsearch(&w, sorted, n, sizeof w, gaps_compare) != NULL;
 }
 
-static int note(struct gap_group *group, const uint64_t *writers, size_t n)
+static int gaps_note(struct gap_group *group, const uint64_t *writers, size_t n)
 {
     if (n > 0) {
         group->writers = malloc(n * sizeof *writers);
@@ -108,11 +108,12 @@ static int note(struct gap_group *group, const uint64_t *writers, size_t n)
 }
 
 /* Contract (3): one that is gone may be back under the name of a prepared one. */
-static int join_prepared(struct gap_group *group, const uint64_t *writers, size_t n)
+static int gaps_join_prepared(struct gap_group *group, const uint64_t *writers, size_t n)
 {
     size_t kept = group->n_writers;
     for (size_t i = 0; i < n; i++) {
-        if ((writers[i] & PG_WRITER_PREPARED) == 0 || is_among(group->writers, kept, writers[i]))
+        if ((writers[i] & PG_WRITER_PREPARED) == 0 ||
+            gaps_is_among(group->writers, kept, writers[i]))
             continue;
         uint64_t *more = realloc(group->writers, (group->n_writers + 1) * sizeof *more);
         if (more == NULL)
@@ -121,47 +122,49 @@ static int join_prepared(struct gap_group *group, const uint64_t *writers, size_
         group->writers[group->n_writers++] = writers[i];
     }
     if (group->n_writers > kept)
-        qsort(group->writers, group->n_writers, sizeof *group->writers, compare);
+        qsort(group->writers, group->n_writers, sizeof *group->writers, gaps_compare);
     return 0;
 }
 
-static int drop_ended(struct gap_group *group, const uint64_t *writers, size_t n)
+static int gaps_drop_ended(struct gap_group *group, const uint64_t *writers, size_t n)
 {
     size_t kept = 0;
     bool may_be_prepared = false;
     for (size_t i = 0; i < group->n_writers; i++) {
-        if (is_among(writers, n, group->writers[i]))
+        if (gaps_is_among(writers, n, group->writers[i]))
             group->writers[kept++] = group->writers[i];
         else if ((group->writers[i] & PG_WRITER_PREPARED) == 0)
             may_be_prepared = true;
     }
     group->n_writers = kept;
-    return may_be_prepared ? join_prepared(group, writers, n) : 0;
+    return may_be_prepared ? gaps_join_prepared(group, writers, n) : 0;
 }
 
 int outrider__gaps_note_writers(struct gap_set *g, uint64_t *writers, size_t n)
 {
     if (n > 1)
-        qsort(writers, n, sizeof *writers, compare);
+        qsort(writers, n, sizeof *writers, gaps_compare);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (kept == 0 || writers[kept - 1] != writers[i])
             writers[kept++] = writers[i];
     for (struct gap_group *group = g->groups; group != NULL; group = group->next) {
-        int rc = group->is_noted ? drop_ended(group, writers, kept) : note(group, writers, kept);
+        int rc = group->is_noted ? gaps_drop_ended(group, writers, kept)
+                                 : gaps_note(group, writers, kept);
         if (rc < 0)
             return -1;
     }
     return 0;
 }
 
-static void put(struct gap_set *g, size_t *n, int64_t low, int64_t high, struct gap_group *group)
+static void gaps_put(struct gap_set *g, size_t *n, int64_t low, int64_t high,
+                     struct gap_group *group)
 {
     g->items[(*n)++] = (struct gap){low, high, group};
     group->n_ranges++;
 }
 
-static void drop_empty_groups(struct gap_set *g)
+static void gaps_drop_empty_groups(struct gap_set *g)
 {
     struct gap_group **at = &g->groups;
     while (*at != NULL) {
@@ -173,7 +176,7 @@ static void drop_empty_groups(struct gap_set *g)
         *at = group->next;
         if (g->fresh == group)
             g->fresh = NULL;
-        group_free(group);
+        gaps_group_free(group);
     }
 }
 
@@ -183,7 +186,7 @@ int outrider__gaps_apply_read(struct gap_set *g, const int64_t *found, size_t n,
     size_t old_n = g->n, at = 0, f = 0;
     if (old_n == 0)
         return 0;
-    if (reserve(g, old_n * 2 + n) < 0)
+    if (gaps_reserve(g, old_n * 2 + n) < 0)
         return -1;
     struct gap *old = g->items + old_n + n;
     memmove(old, g->items, old_n * sizeof *old);
@@ -195,14 +198,14 @@ int outrider__gaps_apply_read(struct gap_set *g, const int64_t *found, size_t n,
         bool is_over = gap.high <= covered && gap.group->is_noted && gap.group->n_writers == 0;
         for (; f < n && found[f] <= gap.high; f++) {
             if (found[f] > low && !is_over)
-                put(g, &at, low, found[f] - 1, gap.group);
+                gaps_put(g, &at, low, found[f] - 1, gap.group);
             low = found[f] + 1;
         }
         if (low <= gap.high && !is_over)
-            put(g, &at, low, gap.high, gap.group);
+            gaps_put(g, &at, low, gap.high, gap.group);
     }
     g->n = at;
-    drop_empty_groups(g);
+    gaps_drop_empty_groups(g);
     return 0;
 }
 

@@ -118,8 +118,8 @@ int outrider__pg_store_move(struct store *base, struct strbuf *ret_report,
     return pipeline_change(s, pipeline_move, s->config->sink_identity, ret_report, err);
 }
 
-static int remove_orphans(struct pg_store *s, const struct pg_args *args, int64_t *ret_n,
-                          struct outrider_error *err)
+static int store_pipeline_remove_orphans(struct pg_store *s, const struct pg_args *args,
+                                         int64_t *ret_n, struct outrider_error *err)
 {
     if (pipeline_count(s, sql_pipeline_orphans, args, ret_n, err) < 0)
         return -1;
@@ -142,7 +142,7 @@ static int pipeline_reset(struct pg_store *s, const void *what, struct strbuf *r
     int rc = pipeline_count(s, progress != NULL ? sql_pipeline_progress : sql_pipeline_forget,
                             &args, &n, err);
     if (rc == 0 && progress == NULL)
-        rc = remove_orphans(s, &name, &n_orphans, err);
+        rc = store_pipeline_remove_orphans(s, &name, &n_orphans, err);
     outrider__pg_args_release(&args);
     outrider__pg_args_release(&name);
     if (rc == 0 && n + n_orphans == 0)

@@ -52,17 +52,17 @@ enum column {
     C_BYTES
 };
 
-static void copy(char *to, size_t size, const PGresult *r, int col)
+static void catalog_copy(char *to, size_t size, const PGresult *r, int col)
 {
     (void)snprintf(to, size, "%s", outrider__pg_get_str(r, 0, col));
 }
 
-static void read_table(struct pg_catalog *cat, const PGresult *r)
+static void catalog_read_table(struct pg_catalog *cat, const PGresult *r)
 {
     cat->oid = (Oid)outrider__pg_get_int(r, 0, C_OID, 0);
-    copy(cat->schema, sizeof cat->schema, r, C_SCHEMA);
-    copy(cat->relname, sizeof cat->relname, r, C_RELNAME);
-    copy(cat->table, sizeof cat->table, r, C_TABLE);
+    catalog_copy(cat->schema, sizeof cat->schema, r, C_SCHEMA);
+    catalog_copy(cat->relname, sizeof cat->relname, r, C_RELNAME);
+    catalog_copy(cat->table, sizeof cat->table, r, C_TABLE);
     cat->relkind = *outrider__pg_get_str(r, 0, C_RELKIND);
     cat->is_unlogged = outrider__pg_get_bool(r, 0, C_UNLOGGED);
     cat->is_subscribed = outrider__pg_get_bool(r, 0, C_SUBSCRIBED);
@@ -74,17 +74,17 @@ static void read_table(struct pg_catalog *cat, const PGresult *r)
     cat->payload_type = (Oid)outrider__pg_get_int(r, 0, C_PAYLOAD_TYPE, 0);
     cat->id_type = (Oid)outrider__pg_get_int(r, 0, C_ID_TYPE, 0);
     cat->headers_type = (Oid)outrider__pg_get_int(r, 0, C_HEADERS_TYPE, 0);
-    copy(cat->bytes, sizeof cat->bytes, r, C_BYTES);
+    catalog_copy(cat->bytes, sizeof cat->bytes, r, C_BYTES);
     cat->has_mark = outrider__pg_get_bool(r, 0, C_HAS_MARK);
     cat->sequence_oid = (Oid)outrider__pg_get_int(r, 0, C_SEQUENCE_OID, 0);
-    copy(cat->sequence, sizeof cat->sequence, r, C_SEQUENCE);
+    catalog_copy(cat->sequence, sizeof cat->sequence, r, C_SEQUENCE);
     cat->sequence_increment = outrider__pg_get_int(r, 0, C_INCREMENT, 0);
     cat->sequence_cache = outrider__pg_get_int(r, 0, C_CACHE, 0);
     cat->sequence_min = outrider__pg_get_int(r, 0, C_SEQ_MIN, 1);
     cat->sequence_cycles = outrider__pg_get_bool(r, 0, C_CYCLE);
     cat->can_read_sequence = outrider__pg_get_bool(r, 0, C_CAN_READ_SEQUENCE);
     cat->has_seq_index = outrider__pg_get_bool(r, 0, C_SEQ_INDEX);
-    copy(cat->fingerprint, sizeof cat->fingerprint, r, C_FINGERPRINT);
+    catalog_copy(cat->fingerprint, sizeof cat->fingerprint, r, C_FINGERPRINT);
 }
 
 void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const char *asked)
@@ -100,8 +100,8 @@ void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const 
     cat->timeline = (int32_t)outrider__pg_get_int(r, 0, C_TIMELINE, 0);
     cat->wal_segment_size = outrider__pg_get_int(r, 0, C_WAL_SEGMENT, 0);
     cat->wal_block_size = outrider__pg_get_int(r, 0, C_WAL_BLOCK, 0);
-    read_table(cat, r);
-    copy(cat->companion_schema, sizeof cat->companion_schema, r, C_COMPANIONS);
+    catalog_read_table(cat, r);
+    catalog_copy(cat->companion_schema, sizeof cat->companion_schema, r, C_COMPANIONS);
     if (outrider__pg_get_bool(r, 0, C_HAS_CURSOR))
         (void)snprintf(cat->cursor_table, sizeof cat->cursor_table, "%.150s.outrider_cursor",
                        cat->companion_schema);
@@ -112,7 +112,7 @@ void outrider__pg_catalog_read(struct pg_catalog *cat, const PGresult *r, const 
     cat->can_write_parked = outrider__pg_get_bool(r, 0, C_CAN_WRITE_PARKED);
     cat->has_upkeep = outrider__pg_get_bool(r, 0, C_HAS_UPKEEP);
     cat->is_marked_ours = outrider__pg_get_bool(r, 0, C_MADE_BY_INIT);
-    copy(cat->cursor_lacks, sizeof cat->cursor_lacks, r, C_CURSOR_LACKS);
+    catalog_copy(cat->cursor_lacks, sizeof cat->cursor_lacks, r, C_CURSOR_LACKS);
 }
 
 int outrider__pg_catalog_check_version(const struct pg_catalog *cat, const char *place,
@@ -164,8 +164,8 @@ int outrider__pg_catalog_check(const struct pg_catalog *cat, const char *place, 
     return 0;
 }
 
-static int unsuitable(const struct pg_catalog *cat, const char *what, const char *mend,
-                      struct outrider_error *err)
+static int catalog_unsuitable(const struct pg_catalog *cat, const char *what, const char *mend,
+                              struct outrider_error *err)
 {
     return outrider__fail(err, OUTRIDER_SCHEMA_UNSUITABLE, OUTRIDER_STOP,
                           "%s cannot be read as a log without losing events: %s; %s", cat->table,
@@ -176,37 +176,38 @@ int outrider__pg_catalog_check_log(const struct pg_catalog *cat, struct outrider
 {
     char mend[PG_NAME_MAX + 80];
     if (cat->relkind != 'r' && cat->relkind != 'p')
-        return unsuitable(cat, "it is not a table", "name a table", err);
+        return catalog_unsuitable(cat, "it is not a table", "name a table", err);
     if (!cat->has_seq || cat->payload_type == 0 || cat->id_type == 0)
-        return unsuitable(cat, "it lacks seq, id or payload", "run `outrider init`", err);
+        return catalog_unsuitable(cat, "it lacks seq, id or payload", "run `outrider init`", err);
     (void)snprintf(mend, sizeof mend, "ALTER TABLE %s SET LOGGED", cat->table);
     if (cat->is_unlogged)
-        return unsuitable(cat, "it is unlogged: a crash empties it", mend, err);
+        return catalog_unsuitable(cat, "it is unlogged: a crash empties it", mend, err);
     if (cat->is_subscribed)
-        return unsuitable(cat, "a subscription writes into it, with seqs of another server",
-                          "relay from that server instead", err);
+        return catalog_unsuitable(cat, "a subscription writes into it, with seqs of another server",
+                                  "relay from that server instead", err);
     (void)snprintf(mend, sizeof mend, "ALTER TABLE %s ALTER seq SET GENERATED ALWAYS", cat->table);
     if (cat->seq_identity != 'a' || cat->sequence_oid == 0)
-        return unsuitable(cat,
-                          "seq is not GENERATED ALWAYS AS IDENTITY, so a seq below the cursor "
-                          "can be inserted by hand",
-                          mend, err);
+        return catalog_unsuitable(
+            cat,
+            "seq is not GENERATED ALWAYS AS IDENTITY, so a seq below the cursor "
+            "can be inserted by hand",
+            mend, err);
     (void)snprintf(mend, sizeof mend, "ALTER SEQUENCE %s INCREMENT 1 CACHE 1 NO CYCLE",
                    cat->sequence);
     if (cat->sequence_increment != 1)
-        return unsuitable(cat, "its sequence does not go up by 1", mend, err);
+        return catalog_unsuitable(cat, "its sequence does not go up by 1", mend, err);
     if (cat->sequence_cache != 1)
-        return unsuitable(cat, "its sequence has CACHE above 1: sessions hold back low numbers",
-                          mend, err);
+        return catalog_unsuitable(
+            cat, "its sequence has CACHE above 1: sessions hold back low numbers", mend, err);
     if (cat->sequence_cycles)
-        return unsuitable(cat, "its sequence starts over at its end (CYCLE)", mend, err);
+        return catalog_unsuitable(cat, "its sequence starts over at its end (CYCLE)", mend, err);
     (void)snprintf(mend, sizeof mend, "ALTER SEQUENCE %s MINVALUE 1", cat->sequence);
     if (cat->sequence_min < 1)
-        return unsuitable(cat, "its sequence may hand out numbers below 1, which nobody reads",
-                          mend, err);
+        return catalog_unsuitable(
+            cat, "its sequence may hand out numbers below 1, which nobody reads", mend, err);
     (void)snprintf(mend, sizeof mend, "CREATE INDEX ON %s (seq)", cat->table);
     if (!cat->has_seq_index)
-        return unsuitable(cat, "it has no index that begins with seq", mend, err);
+        return catalog_unsuitable(cat, "it has no index that begins with seq", mend, err);
     return 0;
 }
 

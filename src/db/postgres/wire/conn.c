@@ -24,7 +24,7 @@ struct pg_request {
     PGresult *results[PG_GROUP_MAX];
 };
 
-static void request_free(struct pg_request *r)
+static void wire_conn_request_free(struct pg_request *r)
 {
     if (r == NULL)
         return;
@@ -138,7 +138,7 @@ static int conn_finish(struct pg_conn *c, struct outrider_error *err)
         c->last = NULL;
     c->n_requests--;
     int rc = r->done != NULL ? r->done(r->ctx, r->results, r->n, err) : 0;
-    request_free(r);
+    wire_conn_request_free(r);
     return rc;
 }
 
@@ -252,9 +252,9 @@ void outrider__pg_close(struct pg_conn *c)
     while (c->first != NULL) {
         struct pg_request *r = c->first;
         c->first = r->next;
-        request_free(r);
+        wire_conn_request_free(r);
     }
-    request_free(c->open);
+    wire_conn_request_free(c->open);
     if (c->pg != NULL)
         PQfinish(c->pg);
     *c = (struct pg_conn){.state = PG_CLOSED};
@@ -275,7 +275,7 @@ int outrider__pg_request_begin(struct pg_conn *c, pg_done_fn *done, void *ctx,
 
 static int conn_fail_send(struct pg_conn *c, const char *what, struct outrider_error *err)
 {
-    request_free(c->open);
+    wire_conn_request_free(c->open);
     c->open = NULL;
     c->state = PG_BROKEN;
     return outrider__pg_fail(err, c->pg, NULL, what);

@@ -23,7 +23,8 @@ void outrider__pg_words_init(struct pg_words *w, const struct pg_catalog *cat)
 }
 
 /* A word that finds no room stays unknown, and so fails the statement that uses it. */
-static void words_put(struct pg_words *w, const char *name, const char *value, char *owned)
+static void statements_words_put(struct pg_words *w, const char *name, const char *value,
+                                 char *owned)
 {
     size_t i = 0;
     while (i < w->n && strcmp(w->items[i].name, name) != 0)
@@ -42,13 +43,13 @@ static void words_put(struct pg_words *w, const char *name, const char *value, c
 
 void outrider__pg_words_add(struct pg_words *w, const char *name, const char *value)
 {
-    words_put(w, name, value, NULL);
+    statements_words_put(w, name, value, NULL);
 }
 
 void outrider__pg_words_take(struct pg_words *w, const char *name, struct strbuf *value)
 {
     w->failed |= value->failed;
-    words_put(w, name, value->data, value->data);
+    statements_words_put(w, name, value->data, value->data);
     *value = (struct strbuf){0};
 }
 

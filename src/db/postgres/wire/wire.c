@@ -32,7 +32,7 @@ void outrider__pg_args_clear(struct pg_args *a)
     a->n = 0;
 }
 
-static void add(struct pg_args *a, Oid type, struct bytes b)
+static void wire_add(struct pg_args *a, Oid type, struct bytes b)
 {
     if (a->n == PG_ARGS_MAX) {
         a->bytes.failed = true;
@@ -47,52 +47,52 @@ static void add(struct pg_args *a, Oid type, struct bytes b)
 
 void outrider__pg_arg_text(struct pg_args *a, struct bytes text)
 {
-    add(a, PG_TEXT, text);
+    wire_add(a, PG_TEXT, text);
 }
 
 void outrider__pg_arg_str(struct pg_args *a, const char *text)
 {
-    add(a, PG_TEXT, bytes_str(text));
+    wire_add(a, PG_TEXT, bytes_str(text));
 }
 
 void outrider__pg_arg_bytea(struct pg_args *a, struct bytes b)
 {
-    add(a, PG_BYTEA, b);
+    wire_add(a, PG_BYTEA, b);
 }
 
 void outrider__pg_arg_int8(struct pg_args *a, int64_t v)
 {
     uint64_t be = htobe64((uint64_t)v);
-    add(a, PG_INT8, bytes_of(&be, sizeof be));
+    wire_add(a, PG_INT8, bytes_of(&be, sizeof be));
 }
 
 void outrider__pg_arg_int4(struct pg_args *a, int32_t v)
 {
     uint32_t be = htonl((uint32_t)v);
-    add(a, PG_INT4, bytes_of(&be, sizeof be));
+    wire_add(a, PG_INT4, bytes_of(&be, sizeof be));
 }
 
 void outrider__pg_arg_oid(struct pg_args *a, Oid v)
 {
     uint32_t be = htonl(v);
-    add(a, PG_OID, bytes_of(&be, sizeof be));
+    wire_add(a, PG_OID, bytes_of(&be, sizeof be));
 }
 
 void outrider__pg_arg_bool(struct pg_args *a, bool v)
 {
     char c = (char)v;
-    add(a, PG_BOOL, bytes_of(&c, 1));
+    wire_add(a, PG_BOOL, bytes_of(&c, 1));
 }
 
 void outrider__pg_arg_time(struct pg_args *a, int64_t wall_us)
 {
     uint64_t be = htobe64((uint64_t)(wall_us - EPOCH_2000_US));
-    add(a, PG_TIMESTAMPTZ, bytes_of(&be, sizeof be));
+    wire_add(a, PG_TIMESTAMPTZ, bytes_of(&be, sizeof be));
 }
 
 void outrider__pg_arg_null(struct pg_args *a, Oid type)
 {
-    add(a, type, BYTES_NULL);
+    wire_add(a, type, BYTES_NULL);
 }
 
 void outrider__pg_arg_tid(struct pg_args *a, uint64_t tid)
@@ -101,10 +101,10 @@ void outrider__pg_arg_tid(struct pg_args *a, uint64_t tid)
         uint32_t block;
         uint16_t offset;
     } __attribute__((packed)) be = {htonl((uint32_t)(tid >> 16)), htons((uint16_t)tid)};
-    add(a, PG_TID, tid == 0 ? BYTES_NULL : bytes_of(&be, sizeof be));
+    wire_add(a, PG_TID, tid == 0 ? BYTES_NULL : bytes_of(&be, sizeof be));
 }
 
-static Oid array_of(Oid element)
+static Oid wire_array_of(Oid element)
 {
     switch (element) {
     case PG_INT8:
@@ -120,7 +120,7 @@ static Oid array_of(Oid element)
     }
 }
 
-static void put_u32(struct strbuf *sb, uint32_t v)
+static void wire_put_u32(struct strbuf *sb, uint32_t v)
 {
     uint32_t be = htonl(v);
     outrider__strbuf_append(sb, bytes_of(&be, sizeof be));
@@ -128,14 +128,14 @@ static void put_u32(struct strbuf *sb, uint32_t v)
 
 void outrider__pg_array_begin(struct pg_args *a, Oid element)
 {
-    add(a, array_of(element), BYTES_LIT(""));
-    put_u32(&a->bytes, 1); /* dimensions */
-    put_u32(&a->bytes, 1); /* may hold NULL */
-    put_u32(&a->bytes, element);
+    wire_add(a, wire_array_of(element), BYTES_LIT(""));
+    wire_put_u32(&a->bytes, 1); /* dimensions */
+    wire_put_u32(&a->bytes, 1); /* may hold NULL */
+    wire_put_u32(&a->bytes, element);
     a->array_at = a->bytes.len;
     a->array_n = 0;
-    put_u32(&a->bytes, 0); /* items, filled in at the end */
-    put_u32(&a->bytes, 1); /* lower bound */
+    wire_put_u32(&a->bytes, 0); /* items, filled in at the end */
+    wire_put_u32(&a->bytes, 1); /* lower bound */
 }
 
 void outrider__pg_array_int8(struct pg_args *a, int64_t v)
@@ -162,7 +162,7 @@ void outrider__pg_array_null(struct pg_args *a)
 
 void outrider__pg_array_text(struct pg_args *a, struct bytes text)
 {
-    put_u32(&a->bytes, bytes_is_null(text) ? UINT32_MAX : (uint32_t)text.len);
+    wire_put_u32(&a->bytes, bytes_is_null(text) ? UINT32_MAX : (uint32_t)text.len);
     outrider__strbuf_append(&a->bytes, text);
     a->array_n++;
 }
@@ -173,7 +173,7 @@ void outrider__pg_array_stored(struct pg_args *a, struct bytes b)
         outrider__pg_array_text(a, b);
         return;
     }
-    put_u32(&a->bytes, (uint32_t)(2 + 2 * b.len));
+    wire_put_u32(&a->bytes, (uint32_t)(2 + 2 * b.len));
     outrider__hex_append(&a->bytes, b);
     a->array_n++;
 }
@@ -198,7 +198,7 @@ void outrider__pg_args_values(const struct pg_args *a, const char *values[PG_ARG
     }
 }
 
-static int64_t int_of(const char *p, int len)
+static int64_t wire_int_of(const char *p, int len)
 {
     uint64_t v8;
     uint32_t v4;
@@ -224,7 +224,7 @@ int64_t outrider__pg_get_int(const PGresult *r, int row, int col, int64_t otherw
 {
     if (PQgetisnull(r, row, col))
         return otherwise;
-    int64_t v = int_of(PQgetvalue(r, row, col), PQgetlength(r, row, col));
+    int64_t v = wire_int_of(PQgetvalue(r, row, col), PQgetlength(r, row, col));
     return PQftype(r, col) == PG_OID ? (int64_t)(uint32_t)v : v;
 }
 
@@ -237,7 +237,7 @@ int64_t outrider__pg_get_time(const PGresult *r, int row, int col, int64_t other
 {
     if (PQgetisnull(r, row, col))
         return otherwise;
-    int64_t v = int_of(PQgetvalue(r, row, col), PQgetlength(r, row, col));
+    int64_t v = wire_int_of(PQgetvalue(r, row, col), PQgetlength(r, row, col));
     if (v == INT64_MAX)
         return CLOCK_NEVER;
     return v == INT64_MIN ? 1 : v + EPOCH_2000_US;
@@ -260,11 +260,11 @@ uint64_t outrider__pg_get_tid(const PGresult *r, int row, int col)
     if (PQgetisnull(r, row, col) || PQgetlength(r, row, col) != 6)
         return 0;
     const char *p = PQgetvalue(r, row, col);
-    return ((uint64_t)(uint32_t)int_of(p, 4) << 16) | (uint16_t)int_of(p + 4, 2);
+    return ((uint64_t)(uint32_t)wire_int_of(p, 4) << 16) | (uint16_t)wire_int_of(p + 4, 2);
 }
 
 /* Room for one column as text, its final zero byte included. */
-static size_t text_room(const PGresult *r, int row, int col)
+static size_t wire_text_room(const PGresult *r, int row, int col)
 {
     if (PQgetisnull(r, row, col))
         return 0;
@@ -282,7 +282,7 @@ static size_t text_room(const PGresult *r, int row, int col)
 }
 
 /* Copies a column as text to *at and moves *at on. */
-static struct bytes text_of(const PGresult *r, int row, int col, char **at)
+static struct bytes wire_text_of(const PGresult *r, int row, int col, char **at)
 {
     if (PQgetisnull(r, row, col))
         return BYTES_NULL;
@@ -316,33 +316,33 @@ static struct bytes text_of(const PGresult *r, int row, int col, char **at)
     return (struct bytes){out, len};
 }
 
-static bool has_bytes(const PGresult *r, int first)
+static bool wire_has_bytes(const PGresult *r, int first)
 {
     return PQftype(r, first + EV_AGGREGATE_TYPE) == PG_BYTEA ||
            PQftype(r, first + EV_EVENT_TYPE) == PG_BYTEA ||
            PQftype(r, first + EV_TOPIC) == PG_BYTEA;
 }
 
-static struct bytes bounded_text(struct event *e, const char *name, const PGresult *r, int row,
-                                 int col, size_t most, char **at)
+static struct bytes wire_bounded_text(struct event *e, const char *name, const PGresult *r, int row,
+                                      int col, size_t most, char **at)
 {
-    return outrider__read_bound_text(e, name, text_of(r, row, col, at), PQftype(r, col) == PG_BYTEA,
-                                     most);
+    return outrider__read_bound_text(e, name, wire_text_of(r, row, col, at),
+                                     PQftype(r, col) == PG_BYTEA, most);
 }
 
-static void set_headers(struct event *e, const PGresult *r, int row, int col, char **at,
-                        const struct event_bounds *max)
+static void wire_set_headers(struct event *e, const PGresult *r, int row, int col, char **at,
+                             const struct event_bounds *max)
 {
     size_t len = (size_t)PQgetlength(r, row, col);
     if (len > max->headers + 1) /* jsonb has a byte before its text */
         outrider__event_too_large(e, "headers", len);
     else if (!e->is_oversize ||
              !bytes_eq(outrider__pg_get_bytes(r, row, col), BYTES_LIT(READ_NOT_SENT)))
-        e->headers = text_of(r, row, col, at);
+        e->headers = wire_text_of(r, row, col, at);
 }
 
-static void set_payload(struct event *e, const PGresult *r, int row, int first, char **at,
-                        const struct event_bounds *max)
+static void wire_set_payload(struct event *e, const PGresult *r, int row, int first, char **at,
+                             const struct event_bounds *max)
 {
     size_t sent = (size_t)PQgetlength(r, row, first + EV_PAYLOAD);
     e->payload_len = sent;
@@ -353,7 +353,7 @@ static void set_payload(struct event *e, const PGresult *r, int row, int first, 
         return;
     }
     if (sent <= max->payload + 1) {
-        e->payload = text_of(r, row, first + EV_PAYLOAD, at);
+        e->payload = wire_text_of(r, row, first + EV_PAYLOAD, at);
         e->payload_len = e->payload.len;
     }
     if (e->payload_len > max->payload) {
@@ -363,17 +363,17 @@ static void set_payload(struct event *e, const PGresult *r, int row, int first, 
 }
 
 /* What the row takes in memory; above a bound, too much of it. */
-static size_t row_room(const PGresult *r, int row, int first, const struct event_bounds *max)
+static size_t wire_row_room(const PGresult *r, int row, int first, const struct event_bounds *max)
 {
     static const int texts[] = {EV_ID,         EV_AGGREGATE_TYPE, EV_AGGREGATE_ID,
                                 EV_EVENT_TYPE, EV_TOPIC,          EV_PARTITION_KEY};
     size_t room = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        room += text_room(r, row, first + texts[i]);
+        room += wire_text_room(r, row, first + texts[i]);
     if ((size_t)PQgetlength(r, row, first + EV_HEADERS) <= max->headers + 1)
-        room += text_room(r, row, first + EV_HEADERS);
+        room += wire_text_room(r, row, first + EV_HEADERS);
     if ((size_t)PQgetlength(r, row, first + EV_PAYLOAD) <= max->payload + 1)
-        room += text_room(r, row, first + EV_PAYLOAD);
+        room += wire_text_room(r, row, first + EV_PAYLOAD);
     return room;
 }
 
@@ -383,28 +383,29 @@ struct event *outrider__pg_row(struct batch *b, const PGresult *r, int row, int 
     struct event *e = outrider__batch_slot(b);
     if (e == NULL)
         return NULL;
-    char *at = outrider__arena_alloc(&b->arena, row_room(r, row, first, max));
+    char *at = outrider__arena_alloc(&b->arena, wire_row_room(r, row, first, max));
     if (at == NULL)
         return NULL;
     outrider__read_note_large(e, outrider__pg_get_str(r, row, first + EV_LARGE));
     e->seq = outrider__pg_get_int(r, row, first + EV_SEQ, 0);
-    e->id = bounded_text(e, "id", r, row, first + EV_ID, max->id, &at);
+    e->id = wire_bounded_text(e, "id", r, row, first + EV_ID, max->id, &at);
     e->aggregate_type =
-        bounded_text(e, "aggregate_type", r, row, first + EV_AGGREGATE_TYPE, max->text, &at);
+        wire_bounded_text(e, "aggregate_type", r, row, first + EV_AGGREGATE_TYPE, max->text, &at);
     e->aggregate_id =
-        bounded_text(e, "aggregate_id", r, row, first + EV_AGGREGATE_ID, max->text, &at);
-    e->event_type = bounded_text(e, "event_type", r, row, first + EV_EVENT_TYPE, max->text, &at);
-    e->topic = bounded_text(e, "topic", r, row, first + EV_TOPIC, max->text, &at);
+        wire_bounded_text(e, "aggregate_id", r, row, first + EV_AGGREGATE_ID, max->text, &at);
+    e->event_type =
+        wire_bounded_text(e, "event_type", r, row, first + EV_EVENT_TYPE, max->text, &at);
+    e->topic = wire_bounded_text(e, "topic", r, row, first + EV_TOPIC, max->text, &at);
     e->partition_key =
-        bounded_text(e, "partition_key", r, row, first + EV_PARTITION_KEY, max->text, &at);
-    set_headers(e, r, row, first + EV_HEADERS, &at, max);
-    set_payload(e, r, row, first, &at, max);
+        wire_bounded_text(e, "partition_key", r, row, first + EV_PARTITION_KEY, max->text, &at);
+    wire_set_headers(e, r, row, first + EV_HEADERS, &at, max);
+    wire_set_payload(e, r, row, first, &at, max);
     e->partition = (int32_t)outrider__pg_get_int(r, row, first + EV_PARTITION, -1);
     e->created_at_us = outrider__pg_get_time(r, row, first + EV_CREATED_AT, 0);
     e->occurred_at_us = outrider__pg_get_time(r, row, first + EV_OCCURRED_AT, e->created_at_us);
     int64_t expires = outrider__pg_get_time(r, row, first + EV_EXPIRES_AT, 0);
     e->expires_at_us = expires == CLOCK_NEVER ? 0 : expires;
-    if (has_bytes(r, first) && outrider__event_check_texts(e, NULL) < 0)
+    if (wire_has_bytes(r, first) && outrider__event_check_texts(e, NULL) < 0)
         return NULL;
     b->n++;
     return e;
@@ -418,7 +419,7 @@ struct stored {
 };
 
 /* What parked.h (4) holds in the form of texts. */
-static void stored_of(struct event *e, struct stored ret_texts[N_STORED])
+static void wire_stored_of(struct event *e, struct stored ret_texts[N_STORED])
 {
     const struct stored texts[N_STORED] = {{"aggregate_type", &e->aggregate_type},
                                            {"aggregate_id", &e->aggregate_id},
@@ -430,7 +431,8 @@ static void stored_of(struct event *e, struct stored ret_texts[N_STORED])
 }
 
 /* From its form in outrider_parked to the event's own, which is the one that has a bound. */
-static void read_stored(struct event *e, const struct stored *s, const struct event_bounds *max)
+static void wire_read_stored(struct event *e, const struct stored *s,
+                             const struct event_bounds *max)
 {
     /* In the batch's arena, and ours: see outrider__pg_row. */
     ssize_t len = outrider__hex_read(*s->value, (char *)s->value->data);
@@ -455,9 +457,9 @@ struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int ro
     struct stored texts[N_STORED];
     if (e == NULL)
         return NULL;
-    stored_of(e, texts);
+    wire_stored_of(e, texts);
     for (size_t i = 0; i < N_STORED; i++)
-        read_stored(e, &texts[i], max);
+        wire_read_stored(e, &texts[i], max);
     if (outrider__event_check_texts(e, NULL) < 0) {
         b->n--;
         return NULL;
@@ -468,7 +470,7 @@ struct event *outrider__pg_row_stored(struct batch *b, const PGresult *r, int ro
 int outrider__pg_row_show(struct event *e, struct outrider_error *err)
 {
     struct stored texts[N_STORED];
-    stored_of(e, texts);
+    wire_stored_of(e, texts);
     for (size_t i = 0; i < N_STORED; i++)
         if (!bytes_is_null(*texts[i].value) &&
             outrider__hex_show(*texts[i].value, &e->batch->arena, texts[i].value) < 0)
