@@ -461,7 +461,10 @@ void outrider__relay_reported(void *ctx, struct delivery *d, const struct sink_r
     e->batch->n_in_flight--;
     r->stats.in_flight--;
     flow_note_health(r, report);
-    if (e->batch->state == BATCH_VOID)
+    /* A batch with events in flight settles only when shutdown_timeout has expired: the
+     * source has the outcomes of its events already, and a report comes too late. */
+    bool is_late = e->batch->state == BATCH_VOID || e->batch->state == BATCH_SETTLING;
+    if (is_late)
         e->stage = STAGE_DONE;
     else if (relay_is_exact(r))
         outrider__relay_exact_reported(r, e, report);

@@ -28,6 +28,8 @@ static struct settled {
     char body[ANSWER_MAX];
 } settled[EVENTS];
 static size_t n_settled, n_letters;
+static bool has_parked;               /* the source returns its events as parked rows */
+static bool holds_settle, holds_sink; /* these do not come to an end */
 
 struct fake_source {
     struct source base;
@@ -38,8 +40,10 @@ struct fake_source {
 static int source_open(struct source *s, const struct pipeline_config *config, struct instant now,
                        struct outrider_error *err)
 {
-    s->ready = true;
-    return fake_source_open(s, config, now, err);
+    int rc = fake_source_open(s, config, now, err);
+    s->ready = !has_parked;
+    s->parked_due_us = has_parked ? 0 : CLOCK_NEVER;
+    return rc;
 }
 
 static int source_start(struct source *s, struct source_op *op, struct outrider_error *err)
@@ -56,6 +60,7 @@ static void fetch(struct batch *b)
     for (int i = 0; i < EVENTS; i++) {
         struct event *e = outrider__batch_slot(b);
         e->seq = i + 1;
+        e->is_parked = b->is_parked;
         e->id = e->aggregate_type = e->event_type = BYTES_LIT("x");
         e->aggregate_id = bytes_str(keys[i]);
         e->payload = BYTES_LIT("{}");
@@ -88,8 +93,13 @@ static int source_poll(struct source *s, struct instant now, struct source_op **
     *ret_done = me->first;
     if (me->first == NULL)
         return 0;
-    if (me->first->kind == SOURCE_FETCH && !me->is_read)
+    if (me->first->kind == SOURCE_SETTLE && holds_settle) {
+        *ret_done = NULL;
+        return 0;
+    }
+    if (me->first->kind == (has_parked ? SOURCE_FETCH_PARKED : SOURCE_FETCH) && !me->is_read)
         fetch(me->first->batch);
+    s->parked_due_us = CLOCK_NEVER;
     if (me->first->kind == SOURCE_SETTLE)
         settle(me->first->batch);
     me->is_read = true;
@@ -146,12 +156,12 @@ static void report(struct sink *s, struct delivery *d)
 
 static int sink_poll(struct sink *s, struct instant now, struct outrider_error *err)
 {
-    size_t n = n_taken;
+    size_t n = holds_sink ? 0 : n_taken;
     struct delivery *held[FAKE_BATCH];
     (void)now;
     (void)err;
     memcpy(held, taken, sizeof held);
-    n_taken = 0;
+    n_taken -= n;
     for (size_t i = 0; i < n; i++)
         report(s, held[i]);
     return 0;
@@ -267,6 +277,43 @@ static void a_long_answer_is_cut(void **state)
     assert_answer(3, OUTCOME_DELIVERED, 200, "taken");
 }
 
+/* shutdown_timeout has expired, and the batch is being settled as it was then. */
+static void a_report_that_comes_too_late_changes_nothing(void **state)
+{
+    (void)state;
+    struct pipeline_config config = fake_config();
+    struct outrider_error err = {0};
+    struct relay *relay = NULL;
+    struct relay_setup setup = {
+        .config = &config, .source_ops = &source_ops, .sink_ops = &sink_ops};
+    struct instant now = {.mono_us = 1, .wall_us = 1};
+    int64_t wake_us;
+    config.shutdown_timeout_us = 1000;
+    config.dead_letter.topic = "dead";
+    has_parked = holds_settle = holds_sink = true;
+    n_settled = n_taken = n_letters = 0;
+    for (size_t i = 0; i < EVENTS; i++)
+        plan[i].result = i == 0 ? SINK_DELIVERED : SINK_RETRY, plan[i].answer = &busy;
+    assert_int_equal(outrider__relay_new(&setup, &relay, &err), 0);
+    (void)fake_step(relay, now);
+    assert_int_equal(n_taken, EVENTS);
+    outrider__relay_stop(relay, now);
+    now.mono_us += 2000;
+    assert_int_equal(outrider__relay_step(relay, now, &wake_us, &err), RELAY_RUNNING);
+    holds_sink = false;
+    assert_int_equal(outrider__relay_step(relay, now, &wake_us, &err), RELAY_RUNNING);
+    assert_int_equal(n_taken, 0);
+    holds_settle = false;
+    assert_int_equal(outrider__relay_step(relay, now, &wake_us, &err), RELAY_DONE);
+    outrider__relay_free(relay);
+    has_parked = false;
+    assert_int_equal(n_settled, EVENTS);
+    for (size_t i = 0; i < EVENTS; i++) {
+        assert_int_equal(settled[i].outcome, OUTCOME_RELEASED);
+        assert_false(settled[i].has_answer);
+    }
+}
+
 /* answer.h (2): the bodies of a batch stay within the bytes of a batch. */
 static void answers_without_room_keep_their_status(void **state)
 {
@@ -316,6 +363,7 @@ int main(void)
         cmocka_unit_test(an_answer_reaches_settle_with_each_outcome),
         cmocka_unit_test(the_answer_to_a_dead_letter_is_not_the_events),
         cmocka_unit_test(a_long_answer_is_cut),
+        cmocka_unit_test(a_report_that_comes_too_late_changes_nothing),
         cmocka_unit_test(answers_without_room_keep_their_status),
         cmocka_unit_test(answering_again_takes_no_more_memory),
     };
