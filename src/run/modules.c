@@ -301,16 +301,16 @@ static const char *modules_role_name(enum role role)
 
 /* The adapter is one of this source tree, but its module is not there. */
 static int modules_fail_missing(const char *scheme, const struct scheme_list *l,
-                                const struct adapter_entry *e, struct outrider_error *err)
+                                const struct adapter *a, bool is_built, struct outrider_error *err)
 {
-    if (!e->is_built)
+    if (!is_built)
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "no %s for '%s:': this outrider was built without %s; there are %s",
-                              modules_role_name(l->role), scheme, e->adapter->library, l->text);
+                              modules_role_name(l->role), scheme, a->library, l->text);
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                           "no %s for '%s:': its module %s.so is neither beside the program nor in "
                           "%s; there are %s",
-                          modules_role_name(l->role), scheme, e->adapter->name, OUTRIDER_MODULE_DIR,
+                          modules_role_name(l->role), scheme, a->name, OUTRIDER_MODULE_DIR,
                           l->text);
 }
 
@@ -325,8 +325,8 @@ static int modules_not_found(const char *scheme, enum role role, const struct mo
         return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                               "'%s:' is a %s, not a %s; there are %s", scheme,
                               modules_role_name(role ^ 3), modules_role_name(role), l.text);
-    if (e != NULL)
-        return modules_fail_missing(scheme, &l, e, err);
+    if (e != NULL && a != NULL)
+        return modules_fail_missing(scheme, &l, a, e->is_built, err);
     return outrider__fail(err, OUTRIDER_UNSUPPORTED, OUTRIDER_STOP,
                           "no %s for '%.32s:'; there are %s", modules_role_name(role), scheme,
                           l.text);

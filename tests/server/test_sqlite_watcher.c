@@ -31,10 +31,14 @@ static int make_dir(void **state)
 
 static int remove_dir(void **state)
 {
-    char command[128];
     (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command);
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.')
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    (void)closedir(d);
+    return rmdir(dir);
 }
 
 static const char *file_of(unsigned n, const char *suffix, char ret[128])
@@ -187,7 +191,7 @@ static void one_thread_serves_all_and_ends_with_the_last(void **state)
 
 static void *come_and_go(void *arg)
 {
-    unsigned n = (unsigned)(uintptr_t)arg;
+    unsigned n = *(const unsigned *)arg;
     for (int i = 0; i < 50; i++) {
         struct watched w;
         bool is_watched;
@@ -203,9 +207,12 @@ static void *come_and_go(void *arg)
 static void sources_may_come_and_go_on_many_threads(void **state)
 {
     pthread_t threads[8];
+    unsigned numbers[8];
     (void)state;
-    for (uintptr_t i = 0; i < 8; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, (void *)i), 0);
+    for (unsigned i = 0; i < 8; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, &numbers[i]), 0);
+    }
     for (size_t i = 0; i < 8; i++)
         pthread_join(threads[i], NULL);
 }

@@ -216,7 +216,7 @@ static int example_take_row(const struct example_source *x, struct batch *b,
     struct bytes *const kept[] = {
         &e->id,      &e->aggregate_type, &e->aggregate_id,  &e->event_type,
         &e->payload, &e->headers,        &e->partition_key, &e->topic};
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (example_keep(b, kept[i], err) < 0)
             return -1;
     b->n++;

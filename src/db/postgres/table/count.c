@@ -90,7 +90,7 @@ static void count_sql(struct strbuf *sql, const struct outbox_table *a)
 {
     struct count_words w = {.n = 0};
     struct strbuf *const parts[] = {&w.outbox, &w.id, &w.waits, &w.failed, &w.dead, &w.oldest};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         outrider__strbuf_init(parts[i], SQL_TEXT_CAP);
     outrider__sql_literal(&w.outbox, a->outbox);
     outrider__pg_sql_id(&w.id, a, "o.");
@@ -108,7 +108,7 @@ static void count_sql(struct strbuf *sql, const struct outbox_table *a)
     count_add_word(&w, "dead", strbuf_cstr(&w.dead));
     count_add_word(&w, "oldest", strbuf_cstr(&w.oldest));
     count_append(&w, sql, sql_table_counts);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         sql->failed |= parts[i]->failed;
         outrider__strbuf_release(parts[i]);
     }

@@ -37,7 +37,7 @@ static void dead_where(struct strbuf *q, const struct outbox_table *a, const cha
 {
     struct strbuf is_dead, is_failed, id, has_type, died_at, outbox;
     struct strbuf *const parts[] = {&is_dead, &is_failed, &id, &has_type, &died_at, &outbox};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         outrider__strbuf_init(parts[i], SQL_TEXT_CAP);
     if (a->map.mark == MARK_STATUS)
         outrider__sql_is_state(&is_dead, a, STATE_DEAD, "o.");
@@ -57,7 +57,7 @@ static void dead_where(struct strbuf *q, const struct outbox_table *a, const cha
     };
     strbuf_append_char(q, ' ');
     outrider__sql_append(q, block, words, sizeof words / sizeof *words);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         q->failed |= parts[i]->failed;
         outrider__strbuf_release(parts[i]);
     }
