@@ -61,8 +61,8 @@ void server_insert(const struct outrider_event *e, int64_t now_us)
     if (e->id != NULL)
         (void)snprintf(one.id, sizeof one.id, "%s", e->id);
     else
-        (void)snprintf(one.id, sizeof one.id, "00000000-0000-4000-8000-%012lld",
-                       (long long)one.seq);
+        (void)snprintf(one.id, sizeof one.id, "00000000-0000-4000-8000-%012llu",
+                       (unsigned long long)one.seq % 1000000000000ULL);
     one.columns.id = NULL;
     server.rows = server_alloc(server.rows, (server.n_rows + 1) * sizeof *server.rows);
     struct server_row *row = &server.rows[server.n_rows++];
